@@ -30,6 +30,7 @@ mod pod_security;
 mod races;
 mod replicas;
 mod repositories;
+mod restic;
 mod restore_faults;
 mod restores;
 mod rights;

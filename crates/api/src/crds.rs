@@ -22,6 +22,13 @@ pub fn installed(with_stash: bool) -> Vec<Crd> {
     installed
 }
 
+/// Kind Restic, which has a controller that serves volumes only: it is installed on request.
+pub fn restic() -> Vec<Crd> {
+    let mut restic = stash::crds();
+    restic.retain(|crd| crd.kind() == "Restic");
+    restic
+}
+
 /// The kinds of Stash's API that have a controller, or that controllers read and write.
 pub fn of_stash() -> Vec<Crd> {
     let mut with_controller = stash::crds();

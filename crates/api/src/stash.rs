@@ -58,8 +58,8 @@ pub use host_run::{HookPhase, HookPodRef, HostRun};
 pub use invoker::{Driver, ExecutionOrder, InvokerPhase, RetryConfig};
 pub use member::{BackupMember, RestoreMember};
 pub use recovery::{
-    DatabaseRestorer, RecoveredVolume, Recovery, RecoverySpec, RecoveryStats, RecoveryStatus,
-    RecoveryTargetType, VolumeRestorer,
+    ClusterRestorer, DatabaseRestorer, EarlierRecovery, ExistingObjects, RecoveredVolume, Recovery,
+    RecoverySpec, RecoveryStats, RecoveryStatus, RecoveryTargetType, VolumeRestorer,
 };
 pub use reference::{ObjectRef, Param, TargetRef, TaskRef, TypedObjectRef};
 pub use repository::{
@@ -67,8 +67,9 @@ pub use repository::{
     RepositoryStatus, UsagePolicy,
 };
 pub use restic::{
-    BackupMode, BackupType, ClusterResources, DatabaseSelector, ResourceSelector, Restic, ResticSpec,
-    ResticStatus, ResticTargetType, TargetDirectory, TargetVolume, VolumeSelector,
+    BackupMode, BackupType, ClusterResources, DatabaseSelector, EarlierBackupMode, EarlierRestic, FileGroup,
+    ResourceSelector, Restic, ResticSpec, ResticStatus, ResticTargetType, TargetDirectory, TargetVolume,
+    VolumeSelector,
 };
 pub use restore_batch::{
     RestoreBatch, RestoreBatchSpec, RestoreBatchStatus, RestoreMemberStatus, RestoreTargetPhase,
@@ -94,7 +95,7 @@ use crate::definition::Crd;
 /// The API group of all kinds here.
 pub const GROUP: &str = "stash.appscode.com";
 
-/// The kinds that no controller of this version acts on. They are defined, and not installed.
+/// The kinds that no controller of this version acts on, or not in all of their forms. They are defined, and not installed.
 pub(crate) const WITHOUT_CONTROLLER: [&str; 4] = ["Restic", "Recovery", "BackupAgent", "BackupBlueprint"];
 
 /// The CRDs of the group.

@@ -35,6 +35,9 @@ pub const UNREADABLE_TAG: &str = "lifeboat-unreadable=";
 /// The tag of a snapshot with missing files, set if the task requests it: such a snapshot is never the latest, and
 /// retention keeps complete snapshots instead of it.
 pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
+/// The prefix of the tag with the name of the volume, where two volumes of a host are stored at one path. Only a snapshot with the
+/// same tag is the parent of such a backup.
+pub const VOLUME_TAG: &str = "lifeboat-volume=";
 
 /// The work of one mover: one or several parts on one repository, or calls, which need no repository.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

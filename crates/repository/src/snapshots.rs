@@ -84,7 +84,7 @@ pub struct ParentQuery<'a> {
 }
 
 /// The newest snapshot of the same group: of the same host, with at least the same paths, and (only when grouped by
-/// tags) with at least the same tags. This is restic's rule; a parent only saves work and never changes content.
+/// tags) with at least the same tags, as far as they count for the group. This is restic's rule; a parent only saves work and never changes content.
 pub fn parent<'a>(snapshots: &'a [FoundSnapshot], query: &ParentQuery<'_>) -> Option<&'a FoundSnapshot> {
     let mut filter = Filter { not_after: Some(query.time), ..Filter::default() };
     if query.group_by.host {
@@ -93,8 +93,9 @@ pub fn parent<'a>(snapshots: &'a [FoundSnapshot], query: &ParentQuery<'_>) -> Op
     if query.group_by.paths {
         filter.paths = query.paths.to_vec();
     }
-    if query.group_by.tags {
-        filter.tags = TagLists(vec![TagList(query.tags.to_vec())]);
+    let tags = query.group_by.tags_of(query.tags);
+    if query.group_by.tags || !tags.is_empty() {
+        filter.tags = TagLists(vec![TagList(tags)]);
     }
     latest(snapshots, &filter)
 }
@@ -242,5 +243,29 @@ mod tests {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let query = ParentQuery { host, paths: &owned(paths), tags: &owned(tags), time, group_by };
         assert_eq!(parent(&some(), &query).map(name), expected);
+    }
+
+    #[rstest]
+    #[case::of_the_volume(&["task=9", "volume=a"], Some("a"))]
+    #[case::of_no_volume(&["task=9"], Some("b"))]
+    #[case::of_a_new_volume(&["volume=c"], None)]
+    fn the_parent_has_the_tags_that_the_grouping_counts(
+        #[case] tags: &[&str],
+        #[case] expected: Option<&str>,
+    ) {
+        let stored = |name, time, tags: &[&str]| samples::snapshot(name, time, "web", &["/data"], tags);
+        let snapshots = [
+            stored("a", "2026-01-01T00:00:00Z", &["task=1", "volume=a"]),
+            stored("b", "2026-01-02T00:00:00Z", &["task=2", "volume=b"]),
+        ];
+        let tags: Vec<String> = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let query = ParentQuery {
+            host: "web",
+            paths: &["/data".to_owned()],
+            tags: &tags,
+            time: "2026-01-03T00:00:00Z".parse().unwrap(),
+            group_by: GroupBy { tags_with: Some("volume="), ..GroupBy::default() },
+        };
+        assert_eq!(parent(&snapshots, &query).map(name), expected);
     }
 }

@@ -95,7 +95,8 @@ impl Policies {
     #[cfg(test)]
     pub(crate) fn in_force(namespace: &str) -> Self {
         let all = Self::new();
-        all.set(namespace, &lifeboat_plan::install::policies::objects(namespace));
+        let restics = lifeboat_plan::install::policies::restic_objects(namespace);
+        all.set(namespace, &[lifeboat_plan::install::policies::objects(namespace), restics].concat());
         all
     }
 

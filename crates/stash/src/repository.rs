@@ -3,6 +3,7 @@
 //!
 //! - [`ready`] opens the repository of an invoker, and creates it if it does not exist;
 //! - [`snapshots`] lists snapshots, [`apply_policy`] and [`forget_safety_copies`] remove them;
+//! - [`directories`] gives the hosts of Restics repositories of their own, in directories of a Repository;
 //! - [`after_session`] records the results of a session: status, Snapshot objects, metrics, the state in the backend;
 //! - [`reservations`] records who may use a repository;
 //! - [`TenantRepositories`] gives movers access to repositories, and [`TenantEffects`] has the effects of transfers
@@ -14,6 +15,7 @@
 mod by_mover;
 pub(crate) mod claims;
 pub(crate) mod controller;
+pub(crate) mod directories;
 mod effects;
 mod host;
 mod look;

@@ -14,6 +14,8 @@ pub struct StashSettings {
     /// The name of this server: it serves the namespaces that are labelled with it, and no others. Without a name, those without
     /// the label.
     pub served_by: Option<String>,
+    /// Whether Restics are served, whose kind is not installed by default.
+    pub restics: bool,
     /// How long a restore without `timeOut` waits for missing objects.
     pub restore_wait: Duration,
     /// Images of database tools, by family (`mysql`), instead of the official ones.
@@ -29,6 +31,7 @@ impl Default for StashSettings {
         Self {
             tenant_namespaces: Vec::new(),
             served_by: None,
+            restics: false,
             restore_wait: Duration::from_hours(24),
             tool_images: BTreeMap::new(),
             guard: Guard::default(),

@@ -266,12 +266,17 @@ impl World {
 
     /// Stores a snapshot of a host at path `/data` in storage that the server need not know; gives its ID.
     pub(crate) async fn snapshot_in(store: Store, host: &str, tags: &[&str]) -> String {
+        Self::snapshot_at(store, host, "/data", tags).await
+    }
+
+    /// Stores a snapshot of a host at another path.
+    pub(crate) async fn snapshot_at(store: Store, host: &str, path: &str, tags: &[&str]) -> String {
         let password = SecretString::from(PASSWORD.to_owned());
         let repository = OpenRepository::open(store, &password, Options::default()).await.unwrap();
         let source = tempfile::tempdir().unwrap();
         std::fs::write(source.path().join("file"), tags.join(",")).unwrap();
         let directory = std::fs::File::open(source.path()).unwrap().into();
-        let mut options = BackupOptions::new(Source::Root { directory, path: "/data".to_owned() }, host);
+        let mut options = BackupOptions::new(Source::Root { directory, path: path.to_owned() }, host);
         options.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
         let (lock, progress) = (LockOptions::default(), Arc::new(Progress::default()));
         let made = backup(&repository, options, &lock, progress, CancellationToken::new()).await;

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::{Release, kubectl, s3, wait_for};
 
+/// The flag of `install` and of the server for Restics.
+const RESTICS: &str = "--experimental-restics";
+
 /// Applies the objects that `install` of a build creates, without running its pods. For a server of Stash's API, by its flags, these
 /// include the policies that check who may create its objects.
 pub(super) fn apply_objects(release: Release, namespace: &str, flags: &[String]) {
@@ -16,14 +19,16 @@ pub(super) fn apply_objects(release: Release, namespace: &str, flags: &[String])
         (true, true) => &["--stash"],
         (true, false) => &["--stash=false"],
     };
+    let restics: &[&str] = if flags.iter().any(|flag| flag == RESTICS) { &[RESTICS] } else { &[] };
     let objects = release
         .command()
         .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
         .args(["--image", &release.image(), "--provider", "aws", "--bucket", "lifeboat"])
         .args(["--prefix", namespace, "--no-secret", "--node-access"])
         .args(stash)
+        .args(restics)
         .ok();
-    release.command().args(["install", "--crds-only"]).ok();
+    release.command().args(["install", "--crds-only"]).args(restics).ok();
     let namespaced: Vec<&str> = objects
         .split("\n---\n")
         .filter(|object| !object.contains("kind: CustomResourceDefinition"))

@@ -27,6 +27,11 @@ pub struct BackupAgentSpec {
     pub image: String,
     /// Commands for a backup and for a recovery.
     pub commands: AgentCommands,
+    /// What a line for the shell gets as "$@", before the `args` of the Restic; placeholders such as {{Host}} are replaced. Default:
+    /// by the program of the line, such as `--databases NAME` for mysqldump.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::LIST))]
+    pub arguments: Option<Vec<String>>,
 }
 
 /// Commands of an agent. ${DB_USER}, ${DB_PASSWORD}, ${DB_HOST} and {{RepoName}} are replaced.

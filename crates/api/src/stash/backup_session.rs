@@ -1,4 +1,4 @@
-//! Kind BackupSession: one run of a BackupConfiguration or BackupBatch.
+//! Kind BackupSession: one run of a BackupConfiguration, BackupBatch or Restic.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -20,7 +20,7 @@ use crate::common::{Condition, GoDuration, Time, string_enum};
     status = "BackupSessionStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "One run of a BackupConfiguration or BackupBatch.",
+    doc = "One run of a BackupConfiguration, BackupBatch or Restic.",
     category = "lifeboat",
     category = "stash",
     printcolumn(name = "Invoker-Type", type_ = "string", json_path = ".spec.invoker.kind"),
@@ -33,7 +33,7 @@ use crate::common::{Condition, GoDuration, Time, string_enum};
 #[x_kube(validation = cel::immutable())]
 #[serde(rename_all = "camelCase")]
 pub struct BackupSessionSpec {
-    /// The BackupConfiguration or BackupBatch that is run.
+    /// The BackupConfiguration, BackupBatch or Restic that is run.
     pub invoker: InvokerRef,
     /// How many retries are left if this session fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,14 +41,14 @@ pub struct BackupSessionSpec {
     pub retry_left: Option<i32>,
 }
 
-/// A BackupConfiguration or BackupBatch of the same namespace.
+/// A BackupConfiguration, BackupBatch or Restic of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InvokerRef {
     /// "stash.appscode.com", if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
-    /// BackupConfiguration or BackupBatch.
+    /// BackupConfiguration, BackupBatch or Restic.
     pub kind: InvokerKind,
     /// Name of the invoker.
     #[schemars(length(min = 1, max = limits::NAME))]
@@ -64,6 +64,8 @@ string_enum! {
         BackupConfiguration = "BackupConfiguration",
         /// Several targets.
         BackupBatch = "BackupBatch",
+        /// The workloads that a selector matches.
+        Restic = "Restic",
     }
 }
 
@@ -138,6 +140,9 @@ pub struct BackupSessionStatus {
     /// Progress of each target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<BackupTargetStatus>,
+    /// How many targets succeeded and are not listed, because the session had more than 100 targets and has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded_targets: Option<i32>,
     /// Steps of the session as a whole: BackendRepositoryInitialized, RetentionPolicyApplied,
     /// RepositoryIntegrityVerified, BackupSkipped, DeadlineExceeded and others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -209,6 +214,9 @@ pub struct SnapshotStats {
     /// Path that was backed up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// Name of the volume, in a session of a Restic, which may have two volumes at one path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
     /// Size of the data in it, such as "1.234 GiB"; of a VolumeSnapshot the size of its volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_size: Option<String>,

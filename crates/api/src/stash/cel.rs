@@ -42,6 +42,30 @@ pub(super) fn exactly_one_of(fields: &[&str], message: &str) -> Rule {
     Rule::new(format!("[{}].filter(set, set).size() == 1", set.join(", "))).message(message)
 }
 
+/// A spec of a kind with two forms has fields of only one of them.
+pub(super) fn one_form(form: &[&str], earlier: &[&str]) -> Rule {
+    let message = format!(
+        "spec has fields of two forms: use either {}, or those of the earlier form: {}",
+        form.join(", "),
+        earlier.join(", ")
+    );
+    let rule = format!("!(({}) && ({}))", any_of(form), any_of(earlier));
+    forbidden(&rule, &format!(".{}", earlier[0]), &message)
+}
+
+/// A field that one form of a kind requires: refused unless it is set, or the spec has a field of the other form.
+/// A spec without a field of any form is refused, too.
+pub(super) fn required_in_form(other: &[&str], field: &str) -> Rule {
+    let message = format!("{field} is required in this form of the kind");
+    required(&format!("has(self.{field}) || {}", any_of(other)), &format!(".{field}"), &message)
+}
+
+/// Whether any of these fields is set.
+fn any_of(fields: &[&str]) -> String {
+    let set: Vec<String> = fields.iter().map(|field| format!("has(self.{field})")).collect();
+    set.join(" || ")
+}
+
 /// The spec must stay as it was when the object was created.
 pub(super) fn immutable() -> Rule {
     Rule::new("self == oldSelf").message("spec cannot be changed; create a new object instead")

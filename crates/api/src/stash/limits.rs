@@ -21,3 +21,9 @@ pub(super) const NAME: usize = 253;
 pub(super) const TIME: usize = 256;
 /// Paths in a file system.
 pub(super) const PATH: usize = 4096;
+/// Resources that a selector of the cluster's objects names, as many as one admission policy can check.
+pub(super) const RESOURCES: usize = 16;
+/// Databases of other namespaces, as many as one admission policy can check.
+pub(super) const OTHER_DATABASES: usize = 8;
+/// A directory in a backend that a user chooses.
+pub(super) const PREFIX: usize = 512;

@@ -1,5 +1,12 @@
 //! Kind Recovery: recovers data of one directory of a Repository with an agent. It needs the Repository
-//! only, not the Restic that created the backup.
+//! only, not the Restic that created the backup. An object has either the fields of this form or those of the earlier one
+//! ([`EarlierRecovery`]).
+
+mod cluster;
+mod earlier;
+
+pub use cluster::{ClusterRestorer, ExistingObjects};
+pub use earlier::EarlierRecovery;
 
 use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
@@ -12,6 +19,7 @@ use super::database::DatabaseAccessor;
 use super::limits;
 use super::reference::ObjectRef;
 use super::restore_session::RestorePhase;
+use super::runtime::RuntimeSettings;
 use super::volume_source::VolumeSource;
 use crate::common::{Condition, GoDuration, string_enum};
 
@@ -26,7 +34,7 @@ use crate::common::{Condition, GoDuration, string_enum};
     status = "RecoveryStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A recovery of volumes or of a database from a Repository.",
+    doc = "A recovery of volumes, of a database or of a cluster's objects from a Repository.",
     shortname = "rec",
     category = "lifeboat",
     category = "stash",
@@ -35,16 +43,27 @@ use crate::common::{Condition, GoDuration, string_enum};
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[x_kube(validation = cel::immutable())]
+#[x_kube(validation = cel::one_form(&FIELDS, &earlier::FIELDS))]
+#[x_kube(validation = cel::required_in_form(&earlier::FIELDS, "targetType"))]
+#[x_kube(validation = cel::required_in_form(&earlier::FIELDS, "recoveryAgent"))]
+#[x_kube(validation = cel::required_in_form(&FIELDS, "paths"))]
+#[x_kube(validation = cel::required_in_form(&FIELDS, "recoveredVolumes"))]
 #[x_kube(validation = restores("Volume", "volumeRestorer"))]
 #[x_kube(validation = restores("Database", "databaseRestorer"))]
+#[x_kube(validation = restores("Cluster", "clusterRestorer"))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoverySpec {
-    /// What is recovered: Volume or Database. The restorer of that type must be set, and not the other.
-    pub target_type: RecoveryTargetType,
-    /// Name of the BackupAgent whose image and command run the recovery.
+    /// What is recovered: Volume, Database or Cluster. The restorer of that type must be set, and no other. Required, except in
+    /// the earlier form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_type: Option<RecoveryTargetType>,
+    /// Name of the BackupAgent whose image and command run the recovery. Required, except in the earlier form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = limits::NAME))]
-    pub recovery_agent: String,
-    /// Repository that holds the data.
+    pub recovery_agent: Option<String>,
+    /// Repository that holds the data. In the earlier form its name is that of the workload's repository, such as
+    /// "deployment.stash-demo".
     pub repository: ObjectRef,
     /// Files to recover, for targetType Volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,12 +71,31 @@ pub struct RecoverySpec {
     /// Database to recover, for targetType Database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_restorer: Option<DatabaseRestorer>,
+    /// Objects to recover, for targetType Cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_restorer: Option<ClusterRestorer>,
+    /// Settings of the pods that do the work: environment variables, annotations, resources, placement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_settings: Option<RuntimeSettings>,
+    /// The fields of the earlier form.
+    #[serde(flatten)]
+    pub earlier: EarlierRecovery,
 }
+
+/// The fields of a Recovery that the earlier form does not have.
+const FIELDS: [&str; 6] = [
+    "targetType",
+    "recoveryAgent",
+    "volumeRestorer",
+    "databaseRestorer",
+    "clusterRestorer",
+    "runtimeSettings",
+];
 
 /// Rule: the restorer is required for its target type, and not allowed for others.
 fn restores(target_type: &str, field: &str) -> Rule {
     cel::required(
-        &format!("(self.targetType == '{target_type}') == has(self.{field})"),
+        &format!("!has(self.targetType) || (self.targetType == '{target_type}') == has(self.{field})"),
         &format!(".{field}"),
         &format!("{field} must be set with targetType: {target_type}, and only then"),
     )
@@ -72,6 +110,8 @@ string_enum! {
         Volume = "Volume",
         /// A database.
         Database = "Database",
+        /// Objects of a cluster.
+        Cluster = "Cluster",
     }
 }
 
@@ -80,7 +120,7 @@ string_enum! {
 #[serde(rename_all = "camelCase")]
 pub struct VolumeRestorer {
     /// Directory in the backend, as the Repository's status shows it.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = limits::PATH))]
     pub repo_dir: String,
     /// Snapshot to recover, by name or id. Default: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,6 +142,10 @@ pub struct RecoveredVolume {
     #[schemars(length(min = 1, max = limits::PATH))]
     #[x_kube(validation = Rule::new("self.startsWith('/')").message("mountPath must be absolute"))]
     pub mount_path: String,
+    /// Directory of the volume that is mounted. Default: the whole volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::PATH))]
+    pub sub_path: Option<String>,
     /// The volume, as in a pod.
     #[serde(flatten)]
     pub volume: VolumeSource,
@@ -112,7 +156,7 @@ pub struct RecoveredVolume {
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseRestorer {
     /// Directory in the backend, as the Repository's status shows it.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = limits::PATH))]
     pub repo_dir: String,
     /// Snapshot to recover, by name or id. Default: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]

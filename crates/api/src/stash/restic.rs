@@ -1,4 +1,14 @@
-//! Kind Restic: volumes, databases or a cluster's objects, backed up now or on a schedule by an agent.
+//! Kind Restic: volumes, databases or a cluster's objects, backed up now or on a schedule by an agent. An object has either the
+//! fields of this form or those of the earlier one ([`EarlierRestic`]).
+
+mod earlier;
+mod selection;
+
+pub use earlier::{EarlierBackupMode, EarlierRestic, FileGroup};
+pub(super) use selection::few_resources;
+pub use selection::{
+    ClusterResources, DatabaseSelector, ResourceSelector, TargetDirectory, TargetVolume, VolumeSelector,
+};
 
 use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
@@ -6,12 +16,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cel;
-use super::database::{ConnectionUrl, DatabaseAccessor};
+use super::hooks::BackupHooks;
 use super::invoker::InvokerPhase;
 use super::limits;
 use super::reference::ObjectRef;
 use super::retention::RetentionPolicy;
-use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
+use super::runtime::RuntimeSettings;
+use crate::common::{Condition, GoDuration, Time, string_enum};
 
 /// What to back up, how and when, repository and retention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
@@ -35,15 +46,24 @@ use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
     printcolumn(name = "Last-Backup", type_ = "date", json_path = ".status.lastBackupTime"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
+#[x_kube(validation = cel::one_form(&FIELDS, &earlier::FIELDS))]
+#[x_kube(validation = cel::required_in_form(&earlier::FIELDS, "targetType"))]
+#[x_kube(validation = cel::required_in_form(&earlier::FIELDS, "backupType"))]
+#[x_kube(validation = cel::required_in_form(&earlier::FIELDS, "backupAgent"))]
+#[x_kube(validation = cel::required_in_form(&earlier::FIELDS, "repository"))]
+#[x_kube(validation = cel::required_in_form(&FIELDS, "selector"))]
+#[x_kube(validation = cel::required_in_form(&FIELDS, "fileGroups"))]
+#[x_kube(validation = cel::required_in_form(&FIELDS, "backend"))]
+#[x_kube(validation = earlier::policies_exist())]
 #[x_kube(validation = selects("Volume", "volumeSelector"))]
 #[x_kube(validation = selects("Database", "databaseSelector"))]
 #[x_kube(validation = selects("Cluster", "clusterResources"))]
 #[x_kube(validation = cel::required(
-    "self.backupType != 'Scheduled' || has(self.schedule)",
-    ".schedule", "schedule is required with backupType: Scheduled",
+    "has(self.schedule) || (has(self.backupType) && self.backupType != 'Scheduled')",
+    ".schedule", "schedule is required, except with backupType: Instant",
 ))]
 #[x_kube(validation = cel::forbidden(
-    "self.backupType != 'Instant' || !has(self.schedule)",
+    "!has(self.backupType) || self.backupType != 'Instant' || !has(self.schedule)",
     ".schedule", "schedule is for backupType: Scheduled only",
 ))]
 #[x_kube(validation = volume_policies_exist())]
@@ -51,10 +71,13 @@ use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 #[x_kube(validation = policy_exists("clusterResources"))]
 #[serde(rename_all = "camelCase")]
 pub struct ResticSpec {
-    /// What is backed up: Volume, Database or Cluster. The selector of that type must be set, and no other.
-    pub target_type: ResticTargetType,
-    /// Scheduled, or Instant for a single backup at once.
-    pub backup_type: BackupType,
+    /// What is backed up: Volume, Database or Cluster. The selector of that type must be set, and no other. Required, except in
+    /// the earlier form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_type: Option<ResticTargetType>,
+    /// Scheduled, or Instant for a single backup at once. Required, except in the earlier form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_type: Option<BackupType>,
     /// When to back up: five cron fields, "@daily" and the like, or "@every 1m".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
@@ -63,14 +86,17 @@ pub struct ResticSpec {
     /// Online, while the workload runs, or Offline, while it is stopped. Default: Online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_mode: Option<BackupMode>,
-    /// Name of the BackupAgent whose image and command run the backup.
-    #[schemars(length(min = 1, max = limits::NAME))]
-    pub backup_agent: String,
-    /// Directory in the backend below which the backups are stored, such as "databases" or "cluster".
+    /// Name of the BackupAgent whose image and command run the backup. Required, except in the earlier form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = limits::NAME))]
+    pub backup_agent: Option<String>,
+    /// Directory in the backend below which the backups are stored. Default: "volumes", "databases" or "cluster".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::PREFIX))]
     pub prefix: Option<String>,
-    /// Repository that stores the data.
-    pub repository: ObjectRef,
+    /// Repository that stores the data. Required, except in the earlier form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<ObjectRef>,
     /// Workloads and their volumes to back up, for targetType Volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_selector: Option<VolumeSelector>,
@@ -86,12 +112,50 @@ pub struct ResticSpec {
     #[x_kube(validation = Rule::new("self.all(p, self.exists_one(o, o.name == p.name))")
         .message("retentionPolicies: name must be unique"))]
     pub retention_policies: Vec<RetentionPolicy>,
+    /// Whether the schedule is paused, or a backup of type Instant does not start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// How long a backup may take, such as "2h"; after that it is stopped and Failed. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::TIME))]
+    #[x_kube(validation = cel::duration())]
+    pub time_out: Option<GoDuration>,
+    /// Hooks before and after the backup of each target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<BackupHooks>,
+    /// Settings of the pods that do the work: environment variables, annotations, resources, placement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_settings: Option<RuntimeSettings>,
+    /// Further arguments: of the backup in restic's syntax or, for targetType Database, of the agent's dump program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::LIST))]
+    pub args: Vec<String>,
+    /// The fields of the earlier form.
+    #[serde(flatten)]
+    pub earlier: EarlierRestic,
 }
+
+/// The fields of a Restic that the earlier form does not have.
+const FIELDS: [&str; 13] = [
+    "targetType",
+    "backupType",
+    "backupMode",
+    "backupAgent",
+    "prefix",
+    "repository",
+    "volumeSelector",
+    "databaseSelector",
+    "clusterResources",
+    "timeOut",
+    "hooks",
+    "runtimeSettings",
+    "args",
+];
 
 /// Rule: the selector is required for its target type, and not allowed for others.
 fn selects(target_type: &str, field: &str) -> Rule {
     cel::required(
-        &format!("(self.targetType == '{target_type}') == has(self.{field})"),
+        &format!("!has(self.targetType) || (self.targetType == '{target_type}') == has(self.{field})"),
         &format!(".{field}"),
         &format!("{field} must be set with targetType: {target_type}, and only then"),
     )
@@ -157,103 +221,6 @@ string_enum! {
     }
 }
 
-/// Workloads, and their volumes to back up.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct VolumeSelector {
-    /// Labels of the workloads.
-    pub selector: LabelSelector,
-    /// Their volumes to back up.
-    #[schemars(length(min = 1, max = 32))]
-    pub target_volumes: Vec<TargetVolume>,
-}
-
-/// A volume of a workload, and its directories to back up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TargetVolume {
-    /// Name of the volume in the workload's pods.
-    #[schemars(length(min = 1, max = limits::NAME))]
-    pub name: String,
-    /// Path at which it is mounted for the backup.
-    #[schemars(length(min = 1, max = limits::PATH))]
-    #[x_kube(validation = Rule::new("self.startsWith('/')").message("mountPath must be absolute"))]
-    pub mount_path: String,
-    /// Directories to back up. Default: the whole volume.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    pub directories: Vec<TargetDirectory>,
-}
-
-/// A directory to back up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TargetDirectory {
-    /// Path of the directory, as seen under the volume's `mountPath`.
-    #[schemars(length(min = 1, max = limits::PATH))]
-    pub path: String,
-    /// Policy for the directory's snapshots: the name of one of `retentionPolicies`. Default: all snapshots
-    /// are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = limits::NAME))]
-    pub retention_policy_name: Option<String>,
-}
-
-/// Databases to back up: one AppBinding, one address, or several of both.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[x_kube(validation = cel::exactly_one_of(
-    &["AppRef", "connectionURL", "databaseAccessors"],
-    "databaseSelector: exactly one of AppRef, connectionURL, databaseAccessors must be set",
-))]
-#[serde(rename_all = "camelCase")]
-pub struct DatabaseSelector {
-    /// AppBinding with the address of the database.
-    #[serde(default, rename = "AppRef", skip_serializing_if = "Option::is_none")]
-    pub app_ref: Option<ObjectRef>,
-    /// Address of the database.
-    #[serde(default, rename = "connectionURL", skip_serializing_if = "Option::is_none")]
-    pub connection_url: Option<ConnectionUrl>,
-    /// Several databases that the same agent can back up.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(min = 1, max = limits::LIST))]
-    pub database_accessors: Vec<DatabaseAccessor>,
-    /// Policy for the snapshots: the name of one of `retentionPolicies`. Default: all snapshots are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = limits::NAME))]
-    pub retention_policy_name: Option<String>,
-}
-
-/// Objects of the cluster to back up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterResources {
-    /// Policy for the snapshots: the name of one of `retentionPolicies`. Default: all snapshots are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = limits::NAME))]
-    pub retention_policy_name: Option<String>,
-    /// Whether to remove fields that the cluster adds (status, uid, resourceVersion and the like), so that
-    /// the objects can be applied to another cluster. Default: false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sanitize: bool,
-    /// Whether to exclude objects that another object owns, such as a Deployment's pods. Default: false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub parents_only: bool,
-    /// Kinds of objects to back up. Default: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resource_selector: Vec<ResourceSelector>,
-}
-
-/// Resources of one API group.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ResourceSelector {
-    /// API group, with or without version ("apps/v1"); "" is the core group.
-    pub group: String,
-    /// Plural names of the resources, such as "deployments". Default: all of the group.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<String>,
-}
-
 /// State and statistics of a Restic's backups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -268,6 +235,9 @@ pub struct ResticStatus {
     /// others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// When the last BackupSession of the schedule was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_schedule_time: Option<Time>,
     /// When the last backup started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use lifeboat_api::crds;
+use lifeboat_api::crds::{self, Crd};
 use lifeboat_cluster::apply::ObjectName;
 use lifeboat_cluster::wait::{Look, until};
 use lifeboat_cluster::{Attempt, apply, policies, rights};
@@ -46,7 +46,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         applied.push(name);
     }
     step("custom resource definitions");
-    lifeboat_cluster::crds::install(&client, &crds::installed(checked.options.stash.is_served)).await?;
+    lifeboat_cluster::crds::install(&client, &kinds(&checked.options)).await?;
     if checked.crds_only {
         return Ok(());
     }
@@ -118,13 +118,17 @@ async fn wait_until_running(client: &Client, settings: &Settings, limit: Duratio
     })
 }
 
+/// The kinds of an installation.
+fn kinds(options: &install::InstallOptions) -> Vec<Crd> {
+    let restics = options.stash.is_served && options.stash.restics;
+    let restics = if restics { crds::restic() } else { Vec::new() };
+    [crds::installed(options.stash.is_served), restics].concat()
+}
+
 fn print_objects(checked: &Checked) -> Result<(), CliError> {
     let to_value =
         |crd| serde_json::to_value(crd).map_err(|error| CliError::failed("cannot write YAML", error));
-    let mut objects = crds::installed(checked.options.stash.is_served)
-        .iter()
-        .map(to_value)
-        .collect::<Result<Vec<Value>, _>>()?;
+    let mut objects = kinds(&checked.options).iter().map(to_value).collect::<Result<Vec<Value>, _>>()?;
     if !checked.crds_only {
         objects.extend(install::objects(&checked.options));
         objects.extend(checked.location.clone());

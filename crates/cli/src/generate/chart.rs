@@ -190,7 +190,7 @@ fn objects(rights: Rights) -> Vec<Value> {
             kubelet_root: Some("MARK-kubelet-root".to_owned()),
             ..MoverOptions::new("MARK-namespace")
         },
-        stash: StashOptions { is_served: true, tenant_namespaces: vec![TENANT.to_owned()] },
+        stash: StashOptions { is_served: true, tenant_namespaces: vec![TENANT.to_owned()], restics: false },
         ..InstallOptions::new("MARK-namespace", "MARK-image")
     };
     let mut objects = install::objects(&options);

@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use lifeboat_repository::Error;
-use lifeboat_repository::backup::{self, BackupOptions, BackupOutcome, Confirm};
+use lifeboat_repository::backup::{self, BackupOptions, BackupOutcome, Confirm, Parent};
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::snapshots::FoundSnapshot;
+use lifeboat_repository::snapshots::{FoundSnapshot, GroupBy};
 use lifeboat_repository::source::filter::Filter;
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use super::failure::{self, Failed};
 use super::open::Opened;
 use super::proof::{Volume, has_file};
 use crate::report::{BackedUp, Cause, ComparedFiles, Failure, Level, Listed};
-use crate::task::{BackupWork, INCOMPLETE_TAG, UID_TAG, UNREADABLE_TAG, unreadable};
+use crate::task::{BackupWork, INCOMPLETE_TAG, UID_TAG, UNREADABLE_TAG, VOLUME_TAG, unreadable};
 use input::Input;
 
 /// The directory of the done files of restores, which are not part of a volume's data.
@@ -131,6 +131,7 @@ impl Backup<'_> {
                 .then(|| INCOMPLETE_TAG.to_owned())
                 .into_iter()
                 .collect(),
+            parent: Parent::Newest(GroupBy { tags_with: Some(VOLUME_TAG), ..GroupBy::default() }),
             filter: Filter { patterns: vec![patterns], ..Filter::default() },
             excludes: if directory.is_some() { excludes } else { Vec::new() },
             growth: Some(GROWTH),

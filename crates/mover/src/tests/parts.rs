@@ -5,7 +5,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{World, access, backup_of, restore_to, tree};
 use crate::report::{Cause, LogLine, Outcome};
-use crate::task::{BackupWork, Proof, RestoreWork, Source, Target, Task, TaskWork};
+use crate::task::{BackupWork, Proof, RestoreWork, Source, Target, Task, TaskWork, VOLUME_TAG};
 
 fn backup(world: &World, directory: &str, at: &str) -> TaskWork {
     let source = Source::Path { path: world.path(directory), proof: Some(Proof::Directory) };
@@ -150,4 +150,26 @@ async fn a_restore_of_several_paths_writes_none_of_them_if_one_is_not_stored() {
     assert_eq!(failure.cause, Cause::NotStored, "{}", failure.message);
     assert!(failure.message.contains("'/data' has a;"), "{}", failure.message);
     assert!(tree(&target).is_empty());
+}
+
+/// Two volumes of one host may be stored at one path. A parent of the other volume could have a file of the same name, size and
+/// time with other content.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_parent_of_a_volume_with_a_tag_is_its_own_last_snapshot() {
+    let world = World::new().await;
+    write(&world, "one/a", "first");
+    write(&world, "two/b", "second");
+    let of_volume = |directory: &str| {
+        let TaskWork::Backup(mut work) = backup(&world, directory, "/source/data") else { panic!() };
+        work.tags = vec![format!("{VOLUME_TAG}{directory}")];
+        TaskWork::Backup(work)
+    };
+    let task = |one: &str, two: &str| world.tasks(one, [(one, of_volume("one")), (two, of_volume("two"))]);
+    let first = world.run(&task("1.0", "1.1")).await.parts().1;
+    let second = world.run(&task("2.0", "2.1")).await.parts().1;
+    let repository = world.repository().await;
+    for number in [0, 1] {
+        let stored = repository.load_snapshot(snapshot(&second[number].1).parse().unwrap()).await.unwrap();
+        assert_eq!(stored.parent.unwrap().to_string(), snapshot(&first[number].1), "part {number}");
+    }
 }

@@ -43,6 +43,8 @@ struct Checked {
     is_batch: bool,
     /// Whether it stops and starts workloads.
     is_restore: bool,
+    /// Whether it selects workloads of its own namespace instead of naming targets, and may use a Repository of another namespace.
+    selects: bool,
 }
 
 /// The kind of Repositories. Pods mount their volumes, and what is in the Secret that one names is sent to its address.
@@ -60,6 +62,9 @@ const CHECKED: [Checked; 6] = [
     Checked::of(REPOSITORY, "repositories", None, false).version("v1alpha1"),
 ];
 
+/// Restics, whose kind is installed on request only.
+const RESTIC: Checked = Checked::of("Restic", "restics", BACKUP, false).version("v1alpha1").selecting();
+
 impl Checked {
     const fn of(
         kind: &'static str,
@@ -67,7 +72,12 @@ impl Checked {
         hooks: Option<[&'static str; 2]>,
         is_batch: bool,
     ) -> Self {
-        Self { kind, plural, version: "v1beta1", hooks, is_batch, is_restore: false }
+        Self { kind, plural, version: "v1beta1", hooks, is_batch, is_restore: false, selects: false }
+    }
+
+    const fn selecting(mut self) -> Self {
+        self.selects = true;
+        self
     }
 
     const fn version(mut self, version: &'static str) -> Self {
@@ -82,7 +92,11 @@ impl Checked {
 
     /// How many targets of other namespaces it may have.
     fn most_elsewhere(&self) -> usize {
-        if self.is_batch { MOST_ELSEWHERE } else { 1 }
+        match (self.is_batch, self.selects) {
+            (true, _) => MOST_ELSEWHERE,
+            (_, true) => 0,
+            _ => 1,
+        }
     }
 }
 
@@ -100,9 +114,14 @@ fn suffix(namespace: &str) -> String {
     format!("{namespace}.lifeboat.io")
 }
 
-/// Every policy, followed by its binding, which has the same name.
+/// Every policy except those of Restics, followed by its binding, which has the same name.
 pub fn objects(namespace: &str) -> Vec<Value> {
     CHECKED.iter().flat_map(|checked| objects_of(checked, namespace)).collect()
+}
+
+/// Those of Restics.
+pub fn restic_objects(namespace: &str) -> Vec<Value> {
+    objects_of(&RESTIC, namespace)
 }
 
 fn objects_of(checked: &Checked, namespace: &str) -> Vec<Value> {
@@ -150,6 +169,9 @@ fn policies(checked: &Checked, namespace: &str) -> Vec<Policy> {
     first.push(own_commands(checked));
     if checked.is_batch {
         first.push(not_too_many(checked));
+    }
+    if checked.selects {
+        first.push(repository_elsewhere());
     }
     first.extend((0..checked.most_elsewhere()).map(|place| used_elsewhere(checked, place)));
     let commands = (0..checked.most_elsewhere()).map(|place| commands_elsewhere(checked, place));
@@ -213,6 +235,19 @@ fn not_too_many(checked: &Checked) -> Validation {
              {} for the others",
             checked.kind
         ),
+    }
+}
+
+/// The Repository of another namespace.
+fn repository_elsewhere() -> Validation {
+    let right = Right::USE_REPOSITORIES;
+    let (namespace, name) = ("object.spec.repository.namespace", "object.spec.repository.name");
+    let field = "spec.repository";
+    let why = "it is in another namespace";
+    Validation {
+        expression: format!("{} || {}", cel::REPOSITORY_IS_OWN, right.is_held(namespace, Some(name))),
+        says: Some(cel::refusal(&right, namespace, Some(name), field, why)),
+        message: format!("{field}: {why}, which needs the right to {right} there"),
     }
 }
 

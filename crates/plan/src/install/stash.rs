@@ -16,11 +16,13 @@ pub struct StashOptions {
     pub is_served: bool,
     /// The namespaces whose objects are served; empty for all that the server has rights in.
     pub tenant_namespaces: Vec<String>,
+    /// Whether Restics are installed and served, which is not complete yet.
+    pub restics: bool,
 }
 
 impl Default for StashOptions {
     fn default() -> Self {
-        Self { is_served: STASH_BY_DEFAULT, tenant_namespaces: Vec::new() }
+        Self { is_served: STASH_BY_DEFAULT, tenant_namespaces: Vec::new(), restics: false }
     }
 }
 
@@ -36,12 +38,21 @@ const OF_USERS: [&str; 6] = [
 /// The group of these kinds.
 const GROUP: &str = "stash.appscode.com";
 
+/// The kinds that users of an installation write.
+fn of_users(options: &InstallOptions) -> Vec<&'static str> {
+    let restics = options.stash.restics.then_some("restics");
+    OF_USERS.into_iter().chain(restics).collect()
+}
+
 /// The server's arguments that follow from the options.
 pub(super) fn args(options: &InstallOptions) -> Vec<String> {
     let mut args = vec![format!("--stash={}", options.stash.is_served)];
     let served = served_namespaces(options);
     if options.stash.is_served && !served.is_empty() {
         args.push(format!("--tenant-namespaces={}", served.join(",")));
+    }
+    if options.stash.is_served && options.stash.restics {
+        args.push("--experimental-restics".to_owned());
     }
     args
 }
@@ -60,7 +71,10 @@ pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
         return Vec::new();
     }
     let mut objects = policies::objects(&options.namespace);
-    objects.extend(user_roles(&options.namespace));
+    if options.stash.restics {
+        objects.extend(policies::restic_objects(&options.namespace));
+    }
+    objects.extend(user_roles(&options.namespace, &of_users(options)));
     objects.push(service::gateway(options));
     if options.rights != Rights::Full {
         objects.extend(server_rights(options));
@@ -70,12 +84,12 @@ pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
 
 /// Roles that the cluster's own roles `admin`, `edit` and `view` include. None of them gives access to a status: the server
 /// keeps its journal there.
-fn user_roles(namespace: &str) -> [Value; 2] {
+fn user_roles(namespace: &str, of_users: &[&str]) -> [Value; 2] {
     let prefix = rights_name(namespace);
     let write = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     let read = ["get", "list", "watch"];
     let edit = json!([
-        {"apiGroups": [GROUP], "resources": OF_USERS, "verbs": write},
+        {"apiGroups": [GROUP], "resources": of_users, "verbs": write},
         {"apiGroups": ["appcatalog.appscode.com"], "resources": ["appbindings"], "verbs": write},
         // Backups and restores of a database from another namespace need this verb on its AppBinding.
         {"apiGroups": ["appcatalog.appscode.com"], "resources": ["appbindings"], "verbs": ["use"]},
@@ -87,7 +101,7 @@ fn user_roles(namespace: &str) -> [Value; 2] {
         },
     ]);
     let view = json!([
-        {"apiGroups": [GROUP], "resources": OF_USERS, "verbs": read},
+        {"apiGroups": [GROUP], "resources": of_users, "verbs": read},
         // Cluster-wide kinds, which administrators write: they decide which images run in the pods of others.
         {"apiGroups": [GROUP], "resources": ["functions", "tasks"], "verbs": read},
         {"apiGroups": ["appcatalog.appscode.com"], "resources": ["appbindings"], "verbs": read},
@@ -117,7 +131,7 @@ fn server_rights(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![
         cluster_role(&view, &cluster_rules()),
         cluster_role_binding(options, &view, &view),
-        cluster_role(&inside, &tenant_rules()),
+        cluster_role(&inside, &tenant_rules(&of_users(options))),
     ];
     let tenants = &options.stash.tenant_namespaces;
     objects.extend(tenants.iter().map(|tenant| role_binding(options, tenant, "ClusterRole", &inside)));
@@ -134,13 +148,13 @@ fn cluster_rules() -> Value {
 }
 
 /// Permissions in the namespace of a tenant.
-fn tenant_rules() -> Value {
+fn tenant_rules(of_users: &[&str]) -> Value {
     let all = ["get", "list", "watch", "create", "patch", "delete"];
-    let status = OF_USERS.map(|kind| format!("{kind}/status"));
-    let finalizers = OF_USERS.map(|kind| format!("{kind}/finalizers"));
+    let each = |part: &str| of_users.iter().map(|kind| format!("{kind}/{part}")).collect::<Vec<_>>();
+    let (status, finalizers) = (each("status"), each("finalizers"));
     json!([
         // Finalizers of Repositories and restores are in their metadata.
-        {"apiGroups": [GROUP], "resources": OF_USERS, "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [GROUP], "resources": of_users, "verbs": ["get", "list", "watch", "patch"]},
         {"apiGroups": [GROUP], "resources": status, "verbs": ["get", "update", "patch"]},
         // Sessions belong to their invoker and Jobs to their session: where owners are checked, this right is needed.
         {"apiGroups": [GROUP], "resources": finalizers, "verbs": ["update"]},
@@ -180,7 +194,7 @@ mod tests {
         let tenant_namespaces = tenants.iter().map(|&name| name.to_owned()).collect();
         InstallOptions {
             rights,
-            stash: StashOptions { is_served: true, tenant_namespaces },
+            stash: StashOptions { is_served: true, tenant_namespaces, restics: false },
             ..InstallOptions::new("lifeboat", "i:1")
         }
     }
@@ -203,6 +217,18 @@ mod tests {
             text.contains("--stash=false"),
             "a server of another version may serve Stash's API without this flag"
         );
+    }
+
+    #[test]
+    fn restics_are_installed_on_request_with_their_policy_and_rights() {
+        let mut options = options(Rights::Namespaces(vec!["shop".into()]), &["bank"]);
+        let text = |options: &InstallOptions| serde_json::to_string(&install::objects(options)).unwrap();
+        assert!(!text(&options).contains("restics"));
+        options.stash.restics = true;
+        let found = text(&options);
+        for part in ["--experimental-restics", "\"restics.lifeboat.lifeboat.io\"", "\"restics/status\""] {
+            assert!(found.contains(part), "{part}");
+        }
     }
 
     #[test]
@@ -253,7 +279,7 @@ mod tests {
     #[case::edit("edit", &["admin", "edit"])]
     #[case::view("view", &["admin", "edit", "view"])]
     fn roles_are_included_in_those_of_the_cluster(#[case] role: &str, #[case] into: &[&str]) {
-        let roles = user_roles("lifeboat");
+        let roles = user_roles("lifeboat", &OF_USERS);
         let role = roles
             .iter()
             .find(|r| r["metadata"]["name"] == format!("lifeboat:lifeboat:stash:{role}"))
@@ -266,7 +292,7 @@ mod tests {
 
     #[test]
     fn no_role_of_users_writes_a_status_or_a_cluster_wide_kind_and_view_changes_nothing() {
-        for role in user_roles("lifeboat") {
+        for role in user_roles("lifeboat", &OF_USERS) {
             let is_view = role["metadata"]["name"].as_str().unwrap().ends_with(":view");
             for rule in role["rules"].as_array().unwrap() {
                 let verbs: Vec<_> =

@@ -22,6 +22,7 @@ use lifeboat_api::stash::{
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use serde_json::Value;
 
+use super::repo_dirs::RepoDir;
 use endpoint::Endpoint;
 pub use place::{Place, place};
 pub use problem::BackendProblem;
@@ -122,6 +123,28 @@ impl fmt::Display for MoversOnly {
             }
         })
     }
+}
+
+impl BackendAccess {
+    /// The repository in a directory below that of the backend.
+    #[must_use]
+    pub fn below(mut self, directory: &RepoDir) -> Self {
+        let below = directory.relative();
+        match &mut self.storage {
+            BackendStorage::Bucket(bucket) => bucket.prefix = under(&bucket.prefix, below),
+            BackendStorage::Rest(server) => server.url = under(&server.url, below),
+            BackendStorage::Volume(volume) => {
+                volume.sub_path = Some(under(volume.sub_path.as_deref().unwrap_or_default(), below));
+            }
+        }
+        self.identifier = format!("{}/{below}", self.identifier.trim_end_matches('/'));
+        self
+    }
+}
+
+/// A path below another one, which may be empty.
+fn under(above: &str, below: &str) -> String {
+    if above.is_empty() { below.to_owned() } else { format!("{above}/{below}") }
 }
 
 /// The data of a Secret.

@@ -2,7 +2,8 @@
 //! (`forget::policy` of crate `repository`) decides within a group; the caller maps [`KeepPolicy`] to it.
 //!
 //! - [`Retention::of`]: the policy of a spec. Without any `keep…` field everything is kept.
-//! - [`groups`]: the snapshots of the invoker's own hosts, by host and paths. Upstream applies a policy to the whole repository,
+//! - [`Policies`]: the policy of each group: one for all, or one for each directory of a volume.
+//! - [`groups`]: the snapshots of the invoker's own hosts, by host and paths, and by the volume that a tag names. Upstream applies a policy to the whole repository,
 //!   also to other invokers' snapshots.
 //! - [`expired_safety_copies`]: copies that restores made before they overwrote data.
 //! - [`would_remove`]: the message of a session with `dryRun`, which removes nothing.
@@ -17,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use lifeboat_api::stash::RetentionPolicy;
 
 use super::hosts::HostName;
+use super::repo_dirs::VOLUME_TAG;
 use super::rules::{INCOMPLETE_TAG, SAFETY_TAG, SnapshotFact};
 
 /// How long a safety copy is kept.
@@ -56,10 +58,44 @@ pub struct KeepPolicy {
 pub struct RetentionGroup {
     pub host: HostName,
     pub paths: Vec<String>,
+    /// The name of the volume, if the snapshots have a tag with it.
+    pub volume: Option<String>,
     /// Whether these are the snapshots that lack files.
     pub incomplete: bool,
     /// Whole ids, the newest first.
     pub snapshots: Vec<String>,
+}
+
+/// The policies of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Policies {
+    /// One for all of its snapshots.
+    One(KeepPolicy),
+    /// One for each directory; what no entry is about is kept.
+    ByDirectory(Vec<DirectoryPolicy>),
+}
+
+/// The policy for the snapshots of a directory of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryPolicy {
+    pub volume: String,
+    pub path: String,
+    pub keep: KeepPolicy,
+}
+
+impl Policies {
+    /// The policy of a group; None if all of its snapshots are kept.
+    pub fn of(&self, group: &RetentionGroup) -> Option<&KeepPolicy> {
+        match self {
+            Self::One(keep) => Some(keep),
+            Self::ByDirectory(all) => {
+                let found = all.iter().find(|one| {
+                    group.volume.as_deref() == Some(one.volume.as_str()) && group.paths == [one.path.as_str()]
+                });
+                found.map(|found| &found.keep)
+            }
+        }
+    }
 }
 
 impl Retention {
@@ -79,7 +115,7 @@ impl Retention {
     }
 }
 
-/// The groups of the snapshots of these hosts, by host and paths.
+/// The groups of the snapshots of these hosts, by host, paths and volume.
 pub fn groups(snapshots: &[SnapshotFact], own_hosts: &BTreeSet<HostName>) -> Vec<RetentionGroup> {
     let mut groups: BTreeMap<_, Vec<&SnapshotFact>> = BTreeMap::new();
     for snapshot in snapshots.iter().filter(|snapshot| own_hosts.contains(&snapshot.host)) {
@@ -88,14 +124,18 @@ pub fn groups(snapshots: &[SnapshotFact], own_hosts: &BTreeSet<HostName>) -> Vec
         }
         let mut paths = snapshot.paths.clone();
         paths.sort();
-        groups.entry((&snapshot.host, paths, snapshot.has_tag(INCOMPLETE_TAG))).or_default().push(snapshot);
+        let volume = snapshot.tags.iter().find_map(|tag| tag.strip_prefix(VOLUME_TAG));
+        let key = (&snapshot.host, paths, volume, snapshot.has_tag(INCOMPLETE_TAG));
+        groups.entry(key).or_default().push(snapshot);
     }
-    let group = |((host, paths, incomplete), mut members): ((&HostName, _, _), Vec<&SnapshotFact>)| {
+    let mut found = Vec::new();
+    for ((host, paths, volume, incomplete), mut members) in groups {
         members.sort_by(|one, other| (other.time, &one.id).cmp(&(one.time, &other.id)));
         let snapshots = members.into_iter().map(|snapshot| snapshot.id.clone()).collect();
-        RetentionGroup { host: host.clone(), paths, incomplete, snapshots }
-    };
-    groups.into_iter().map(group).collect()
+        let volume = volume.map(str::to_owned);
+        found.push(RetentionGroup { host: host.clone(), paths, volume, incomplete, snapshots });
+    }
+    found
 }
 
 /// The ids of the safety copies of these hosts that are old enough to be forgotten. `needed`: the UIDs of the restores whose copies are
@@ -208,6 +248,27 @@ mod tests {
         let expected =
             expected.map(|(paths, incomplete, ids)| (paths.to_owned(), incomplete, ids.to_owned()));
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn two_volumes_at_one_path_are_two_groups_each_with_its_own_policy() {
+        let tag = |volume: &str| format!("{VOLUME_TAG}{volume}");
+        let (first, second) = (tag("vol-1"), tag("vol-2"));
+        let snapshots = [
+            snapshot("1", 10, "app", &["/data"], &[&first]),
+            snapshot("2", 20, "app", &["/data"], &[&second]),
+            snapshot("3", 30, "app", &["/data"], &[&first]),
+            snapshot("4", 40, "app", &["/data"], &[]),
+        ];
+        let groups = groups(&snapshots, &hosts(&["app"]));
+        let keep = KeepPolicy { last: 1, ..KeepPolicy::default() };
+        let policy = DirectoryPolicy { volume: "vol-1".into(), path: "/data".into(), keep: keep.clone() };
+        let policies = Policies::ByDirectory(vec![policy]);
+        let found: Vec<_> =
+            groups.iter().map(|group| (group.snapshots.join(","), policies.of(group).is_some())).collect();
+        let expected = [("4", false), ("3,1", true), ("2", false)];
+        assert_eq!(found, expected.map(|(ids, has)| (ids.to_owned(), has)));
+        assert!(groups.iter().all(|group| Policies::One(keep.clone()).of(group) == Some(&keep)));
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub struct SessionState {
     pub conditions: Vec<Condition>,
     /// One for each member of the invoker, in its order.
     pub members: Vec<MemberState>,
+    /// Of a BackupSession that has ended: how many members succeeded and are not in `members` any more.
+    pub succeeded_members: Option<i32>,
     /// Of a BackupSession: it failed and was retried; when the next retry starts.
     pub retried: Option<bool>,
     pub next_retry: Option<Timestamp>,
@@ -147,6 +149,9 @@ pub struct HostState {
     pub paths: Vec<RestoredPath>,
     pub run: HostRun,
 }
+
+/// The most members that the status of a session lists after its end, unless they did not succeed.
+const MOST_LISTED: usize = 100;
 
 /// The most bytes of the error or message of a host.
 const LONGEST_TEXT: usize = 1024;
@@ -191,6 +196,16 @@ impl SessionState {
     /// that others create. Before the last step, it is the phase of another version.
     pub fn has_ended(&self) -> bool {
         self.phase.has_ended() || (self.phase == SessionPhase::Unknown && self.is_complete())
+    }
+
+    /// Leaves out the members that succeeded, if a session that has ended has many members: they are only counted.
+    pub fn shorten(&mut self) {
+        let all = self.members.len();
+        if all <= MOST_LISTED || !self.has_ended() {
+            return;
+        }
+        self.members.retain(|member| member.phase != WorkPhase::Succeeded);
+        self.succeeded_members = i32::try_from(all - self.members.len()).ok();
     }
 
     /// Sets a condition of the session.

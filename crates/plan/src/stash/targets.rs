@@ -6,7 +6,8 @@
 //! - [`MountPlan::of_backup`], [`MountPlan::of_restore`]: mounts and paths of the spec alone; an invoker is Invalid if they fail.
 //! - [`backup_plan`]: `TargetFacts` and [`BackupTarget`](lifeboat_api::stash::BackupTarget) -> [`TargetPlan`]: a [`Host`] for each
 //!   host, with its pod and parts (one snapshot for each [`HostPart`]), or why it cannot be backed up.
-//!   [`continued_plan`]: the plan for a server that continues a backup: hosts whose movers were started need no Ready pod.
+//!   [`continued_plan`]: the plan for a server that continues a backup: hosts whose movers were started need no Ready pod;
+//!   [`planned`]: that plan for mounts that were checked before, as those of a Restic.
 //! - [`snapshot_plan`]: the plan with driver VolumeSnapshotter: a [`Host`] for each claim; [`template_claims`]: the
 //!   claims of a restore.
 //! - [`restore_plan`]: [`RestoreFacts`] and [`RestoreTarget`](lifeboat_api::stash::RestoreTarget) -> [`RestorePlan`]:
@@ -31,7 +32,7 @@ mod snapshotted;
 mod tests;
 mod volumes;
 
-pub use backup::{backup_plan, claims_of_replicas, continued_plan, unknown_volumes};
+pub use backup::{backup_plan, claims_of_replicas, continued_plan, planned, unknown_volumes};
 pub use claims::{NewClaim, POD_ORDINAL, TemplateError, claims_of};
 pub use devices::{DeviceError, device_errors};
 pub use existing_claims::ClaimRemark;
@@ -293,4 +294,7 @@ pub enum TargetError {
     Template(#[from] TemplateError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// The directory of the host in the Repository cannot be used; the message says why.
+    #[error("{0}")]
+    Directory(String),
 }

@@ -16,17 +16,30 @@ pub struct GroupBy {
     pub host: bool,
     pub paths: bool,
     pub tags: bool,
+    /// Only the tags that begin with this text, in place of all tags.
+    pub tags_with: Option<&'static str>,
 }
 
 impl GroupBy {
     /// All snapshots in one group.
-    pub const NOTHING: Self = Self { host: false, paths: false, tags: false };
+    pub const NOTHING: Self = Self { host: false, paths: false, tags: false, tags_with: None };
+
+    /// The tags that count, of those of a snapshot.
+    pub(super) fn tags_of(self, all: &[String]) -> Vec<String> {
+        let counts = |tag: &&String| match self.tags_with {
+            Some(begin) => tag.starts_with(begin),
+            None => self.tags,
+        };
+        let mut tags: Vec<String> = all.iter().filter(counts).cloned().collect();
+        tags.sort_unstable();
+        tags
+    }
 }
 
 /// By host and paths, as restic does for forget and for the parent of a backup.
 impl Default for GroupBy {
     fn default() -> Self {
-        Self { host: true, paths: true, tags: false }
+        Self { host: true, paths: true, ..Self::NOTHING }
     }
 }
 
@@ -99,10 +112,11 @@ pub fn group(snapshots: Vec<FoundSnapshot>, by: GroupBy) -> Vec<Group> {
         if by.tags {
             snapshot.tags.sort_unstable();
         }
+        let tags = by.tags_of(&snapshot.tags);
         let key = GroupKey {
             hostname: if by.host { snapshot.hostname.clone() } else { String::new() },
             paths: by.paths.then(|| snapshot.paths.clone()),
-            tags: (by.tags && !snapshot.tags.is_empty()).then(|| snapshot.tags.clone()),
+            tags: Some(tags).filter(|tags| !tags.is_empty()),
         };
         groups.entry(key).or_default().push((id, snapshot));
     }
@@ -157,6 +171,21 @@ mod tests {
         for group in groups {
             assert!(group.snapshots.windows(2).all(|pair| pair[0].1.time > pair[1].1.time));
         }
+    }
+
+    #[test]
+    fn tags_with_a_prefix_are_grouped_by_without_the_other_tags() {
+        let snapshots = vec![
+            snapshot("1", "2026-01-01T00:00:00Z", "web", &["/data"], &["task=1", "volume=a"]),
+            snapshot("2", "2026-01-02T00:00:00Z", "web", &["/data"], &["task=2", "volume=b"]),
+            snapshot("3", "2026-01-03T00:00:00Z", "web", &["/data"], &["task=3", "volume=a"]),
+            snapshot("4", "2026-01-04T00:00:00Z", "web", &["/data"], &["task=4"]),
+        ];
+        let groups = group(snapshots, GroupBy { tags_with: Some("volume="), ..GroupBy::default() });
+        let shown: Vec<_> =
+            groups.iter().map(|group| (group.key.tags.clone(), group.snapshots.len())).collect();
+        let tag = |tag: &str| Some(vec![tag.to_owned()]);
+        assert_eq!(shown, [(None, 1), (tag("volume=a"), 2), (tag("volume=b"), 1)]);
     }
 
     #[test]

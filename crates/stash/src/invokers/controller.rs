@@ -1,4 +1,4 @@
-//! The controller of BackupConfigurations and BackupBatches: gather, validate, plan, status, and the schedule.
+//! The controller of BackupConfigurations, BackupBatches and Restics: gather, validate, plan, status, and the schedule.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::common::Time;
-use lifeboat_api::stash::{BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase};
+use lifeboat_api::stash::{
+    BackupBatchStatus, BackupConfigurationStatus, InvokerKind, InvokerPhase, ResticStatus,
+};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_control::{Known, dynamic, unreadable};
 use lifeboat_plan::stash::invoker::InvokerStatus;
@@ -44,11 +46,17 @@ impl State {
     }
 }
 
-/// Runs the controllers of both kinds until `shutdown` is cancelled.
+/// Runs the controllers of all kinds until `shutdown` is cancelled.
 pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let restics = async {
+        if context.settings.restics {
+            run_kind(context, InvokerKind::Restic, "restic", shutdown).await;
+        }
+    };
     tokio::join!(
         run_kind(context, InvokerKind::BackupConfiguration, "backupconfiguration", shutdown),
         run_kind(context, InvokerKind::BackupBatch, "backupbatch", shutdown),
+        restics,
     );
 }
 
@@ -108,8 +116,9 @@ async fn reconcile(
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
     let namespace = object.namespace().unwrap_or_default();
-    let is_deleted = object.metadata.deletion_timestamp.is_some();
-    if is_deleted || !context.served.serves(&context.core, &namespace).await? {
+    if object.metadata.deletion_timestamp.is_some()
+        || !context.served.serves(&context.core, &namespace).await?
+    {
         return Ok(Action::await_change());
     }
     let invoker = match Invoker::of(&state.kind, &object) {
@@ -121,6 +130,7 @@ async fn reconcile(
     if let Some(next) = at_rest(&context, &object, &invoker) {
         return Ok(next);
     }
+    let invoker = invoker.with_workloads(&context).await?;
     let nodes = nodes(&context, &invoker).await?;
     let valid = invoker.valid(|_| nodes.clone());
     let gathering = gather(&context, &state.openings, &invoker, valid.as_ref().ok(), &nodes);
@@ -214,6 +224,16 @@ async fn write(
             phase,
             last_schedule_time,
         }),
+        InvokerKind::Restic => {
+            let known = serde_json::from_value(object.data["status"].clone()).unwrap_or_default();
+            serde_json::to_value(ResticStatus {
+                observed_generation,
+                phase,
+                conditions,
+                last_schedule_time,
+                ..known
+            })
+        }
         _ => serde_json::to_value(BackupConfigurationStatus {
             observed_generation,
             conditions,

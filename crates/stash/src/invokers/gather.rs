@@ -10,7 +10,7 @@ use lifeboat_plan::install::policies::REPOSITORY;
 use lifeboat_plan::json::text;
 use lifeboat_plan::stash::hosts::{HostSet, TargetKind};
 use lifeboat_plan::stash::invoker::{Gathered, Presence, ValidBackup, ValidDriver, backup_hosts};
-use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
+use lifeboat_plan::stash::reservation::{Claim, RepositoryName, Standing};
 
 use super::invoker::Invoker;
 use super::opening::RepositoryOpenings;
@@ -62,7 +62,7 @@ pub(super) async fn gather(
         gathered.repository = Some(Presence::No(message));
         return Ok(gathered.into());
     };
-    if let Some(refusal) = not_allowed(context, &invoker.id.namespace, &object).await? {
+    if let Some(refusal) = may_not_use(context, invoker, valid, &object).await? {
         gathered.repository = Some(Presence::No(refusal));
         return Ok(gathered.into());
     }
@@ -71,6 +71,23 @@ pub(super) async fn gather(
     if gathered.secret != Some(Presence::Yes) {
         return Ok(gathered.into());
     }
+    if valid.directories.is_some() {
+        // Sessions reserve the repositories in the directories of their hosts, one by one.
+        gathered.standing = Some(Standing::Holds);
+        return Ok(gathered.into());
+    }
+    reserved(context, openings, invoker, repository, nodes, gathered).await
+}
+
+/// Opens the repository, and records the invoker's claim.
+async fn reserved(
+    context: &Context,
+    openings: &RepositoryOpenings,
+    invoker: &Invoker,
+    repository: &RepositoryName,
+    nodes: &[String],
+    mut gathered: Gathered,
+) -> Result<GatheredNow, ApiError> {
     let key = key_of(&repository.namespace, &repository.name);
     let Some(opened) = openings.open(context, &key).await else {
         gathered.repository = Some(Presence::Unknown(OPENING.to_owned()));
@@ -112,6 +129,20 @@ pub(crate) fn about_repository(refusal: &str) -> String {
 pub(crate) async fn read(context: &Context, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {
     let api: Api<Repository> = Api::namespaced(context.core.client.clone(), &name.namespace);
     api.get_opt(&name.name).await.attempt(format!("read Repository {}/{}", name.namespace, name.name))
+}
+
+/// Why an invoker may not use a Repository of another namespace. For a Restic, whose author was checked for the right to use it, a
+/// Repository without usagePolicy is enough.
+pub(crate) async fn may_not_use(
+    context: &Context,
+    invoker: &Invoker,
+    valid: &ValidBackup,
+    repository: &Repository,
+) -> Result<Option<String>, ApiError> {
+    if valid.directories.is_some() && repository.spec.usage_policy.is_none() {
+        return Ok(None);
+    }
+    not_allowed(context, &invoker.id.namespace, repository).await
 }
 
 /// Why a Repository of another namespace may not be used.

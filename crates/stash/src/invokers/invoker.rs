@@ -1,5 +1,5 @@
-//! A BackupConfiguration or BackupBatch in one form: a BackupConfiguration is a batch with one member. Called by the controllers
-//! of invokers and by sessions.
+//! A BackupConfiguration, BackupBatch or Restic in one form: a BackupConfiguration is a batch with one member, a Restic has a
+//! member for each workload that it selects. Called by the controllers of invokers and by sessions.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,19 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use lifeboat_api::stash::{
-    BackupBatch, BackupConfiguration, BackupMember, Driver, InvokerKind, RetentionPolicy, RetryConfig,
-    TargetRef,
+    BackupBatch, BackupConfiguration, BackupMember, BackupType, Driver, InvokerKind, Restic, RetentionPolicy,
+    RetryConfig, TargetRef,
 };
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::Core;
 use lifeboat_plan::stash::hosts::{Collision, collisions};
 use lifeboat_plan::stash::invoker::{
-    InvokerStatus, Problems, ValidBackup, backup_batch, backup_configuration, backup_hosts,
+    InvokerStatus, Problems, ValidBackup, backup_batch, backup_configuration, backup_hosts, restic,
 };
+use lifeboat_plan::stash::restic::{self as restics, InstantRun};
 use lifeboat_plan::stash::session::InvokerId;
 
+use super::workloads;
+use crate::context::Context;
 use crate::repository::invoker_resource;
 
 /// An invoker of backups.
@@ -26,6 +28,7 @@ pub(crate) struct Invoker {
     pub(crate) id: InvokerId,
     pub(crate) uid: String,
     pub(crate) created: Option<Timestamp>,
+    generation: i64,
     pub(crate) annotations: BTreeMap<String, String>,
     pub(crate) status: InvokerStatus,
     /// When its last scheduled session was due.
@@ -37,16 +40,57 @@ pub(crate) struct Invoker {
 enum Spec {
     Configuration(Box<BackupConfiguration>),
     Batch(Box<BackupBatch>),
+    Restic(Box<ResticSpec>),
 }
+
+/// A Restic, and what the engine needs of it.
+#[derive(Clone, Debug)]
+struct ResticSpec {
+    restic: Restic,
+    /// One for each of its workloads; none while they were not looked for.
+    members: Vec<BackupMember>,
+    /// Stands for those of its directories where only one policy is asked for.
+    policy: RetentionPolicy,
+}
+
+/// The driver of Restics.
+static RESTIC: Driver = Driver::Restic;
 
 impl Invoker {
     /// Reads the invoker of a session; None if it does not exist or cannot be read.
-    pub(crate) async fn read(core: &Core, id: &InvokerId) -> Result<Option<Self>, ApiError> {
+    pub(crate) async fn read(context: &Context, id: &InvokerId) -> Result<Option<Self>, ApiError> {
+        if id.kind == InvokerKind::Restic && !context.settings.restics {
+            return Ok(None);
+        }
         let Some(resource) = invoker_resource(&id.kind) else { return Ok(None) };
-        let api = objects::namespaced(&core.client, &id.namespace, &resource);
+        let api = objects::namespaced(&context.client, &id.namespace, &resource);
         let attempt = format!("read {} {}/{}", id.kind, id.namespace, id.name);
         let found = api.get_opt(&id.name).await.attempt(attempt)?;
-        Ok(found.and_then(|found| Self::of(&id.kind, &found).ok()))
+        match found.and_then(|found| Self::of(&id.kind, &found).ok()) {
+            Some(invoker) => invoker.with_workloads(context).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Looks for the workloads of a Restic; other invokers name their targets.
+    pub(crate) async fn with_workloads(mut self, context: &Context) -> Result<Self, ApiError> {
+        let Spec::Restic(spec) = &mut self.spec else { return Ok(self) };
+        if let Some(selector) = &spec.restic.spec.volume_selector {
+            let found = workloads::find(context, &self.id.namespace, &selector.selector).await?;
+            spec.members = restics::members(&spec.restic.spec, &found);
+        }
+        Ok(self)
+    }
+
+    /// The invoker as a session has it that has these targets on record: a Restic may select others since.
+    pub(crate) fn of_session(mut self, recorded: &[Option<TargetRef>]) -> Self {
+        if let Spec::Restic(spec) = &mut self.spec
+            && !recorded.is_empty()
+        {
+            let workloads: Vec<TargetRef> = recorded.iter().flatten().cloned().collect();
+            spec.members = restics::members(&spec.restic.spec, &workloads);
+        }
+        self
     }
 
     /// Converts an object into an invoker.
@@ -61,6 +105,18 @@ impl Invoker {
                 members: status.member_conditions,
             };
             (Spec::Batch(Box::new(batch)), status, last_due)
+        } else if *kind == InvokerKind::Restic {
+            let restic: Restic = objects::typed(object)?;
+            let status = restic.status.clone().unwrap_or_default();
+            let last_due = status.last_schedule_time.clone();
+            let status = InvokerStatus {
+                phase: status.phase,
+                conditions: status.conditions,
+                ..InvokerStatus::default()
+            };
+            let policy =
+                RetentionPolicy { prune: restics::prunes(&restic.spec), ..RetentionPolicy::default() };
+            (Spec::Restic(Box::new(ResticSpec { restic, members: Vec::new(), policy })), status, last_due)
         } else {
             let configuration: BackupConfiguration = objects::typed(object)?;
             let status = configuration.status.clone().unwrap_or_default();
@@ -80,6 +136,7 @@ impl Invoker {
             },
             uid: object.uid().unwrap_or_default(),
             created: object.creation_timestamp().map(|time| time.0),
+            generation: object.metadata.generation.unwrap_or_default(),
             annotations: object.metadata.annotations.clone().unwrap_or_default(),
             status,
             last_due: last_due.map(|time| time.0),
@@ -91,11 +148,20 @@ impl Invoker {
         matches!(self.spec, Spec::Batch(_))
     }
 
+    /// The run of an invoker that backs up once; None for one with a schedule.
+    pub(crate) fn instant_run(&self) -> Option<InstantRun> {
+        let Spec::Restic(spec) = &self.spec else { return None };
+        let is_instant = spec.restic.spec.backup_type == Some(BackupType::Instant);
+        let created = self.created.unwrap_or(Timestamp::UNIX_EPOCH);
+        is_instant.then(|| InstantRun::of(&spec.restic.spec, &self.annotations, created, self.generation))
+    }
+
     /// Its retries, as the spec has them.
     pub(crate) fn retries(&self) -> Option<&RetryConfig> {
         match &self.spec {
             Spec::Configuration(configuration) => configuration.spec.retry_config.as_ref(),
             Spec::Batch(batch) => batch.spec.retry_config.as_ref(),
+            Spec::Restic(_) => None,
         }
     }
 
@@ -106,6 +172,7 @@ impl Invoker {
                 (&configuration.spec.driver, &configuration.spec.repository)
             }
             Spec::Batch(batch) => (&batch.spec.driver, &batch.spec.repository),
+            Spec::Restic(spec) => (&RESTIC, &spec.restic.spec.repository),
         };
         let repository = repository.as_ref().filter(|_| *driver != Driver::VolumeSnapshotter);
         (driver, repository.map(|repository| repository.name.as_str()))
@@ -115,6 +182,7 @@ impl Invoker {
         match &self.spec {
             Spec::Configuration(configuration) => std::slice::from_ref(&configuration.spec.member),
             Spec::Batch(batch) => &batch.spec.members,
+            Spec::Restic(spec) => &spec.members,
         }
     }
 
@@ -134,6 +202,7 @@ impl Invoker {
                 let collisions: Vec<Collision> = collisions(&hosts);
                 backup_batch(own, &batch.spec, &collisions)
             }
+            Spec::Restic(spec) => restic(own, &spec.restic.spec, &spec.members),
         }
     }
 
@@ -142,6 +211,7 @@ impl Invoker {
         match &self.spec {
             Spec::Configuration(configuration) => &configuration.spec.retention_policy,
             Spec::Batch(batch) => &batch.spec.retention_policy,
+            Spec::Restic(spec) => &spec.policy,
         }
     }
 
@@ -156,6 +226,7 @@ impl Invoker {
         let mut object = match &self.spec {
             Spec::Configuration(configuration) => serde_json::to_value(configuration),
             Spec::Batch(batch) => serde_json::to_value(batch),
+            Spec::Restic(spec) => serde_json::to_value(&spec.restic),
         }
         .unwrap_or_default();
         if let Some(fields) = object.as_object_mut() {

@@ -38,6 +38,11 @@ pub(super) async fn find(context: &Context, namespace: &str, valid: &ValidBackup
             if is_there { missing(context, namespace, valid, member, object.as_ref()).await? } else { None };
         not_found.push(problem);
     }
+    if valid.members.is_empty() {
+        targets.push(Some(Presence::No(format!(
+            "no workload of namespace {namespace} has the labels of spec.volumeSelector.selector; create one, or correct the selector"
+        ))));
+    }
     Ok((targets, not_found))
 }
 

@@ -20,12 +20,12 @@ use lifeboat_transfer::movers::{ListedSnapshots, MoverEnd, MoverObserver, MoverR
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use tokio_util::sync::CancellationToken;
 
-use super::host::{RepositoryAccess, TenantRepositories, access_of};
+use super::host::{RepositoryAccess, TenantRepositories, access_to};
 use super::opened::{being_deleted, put_on_record, recorded, to_json};
 use super::{look, object, shown};
 use crate::context::Context;
 use crate::looks::Looked;
-use crate::repository_key::parts_of;
+use crate::repository_key::{directory_of, parts_of, root_of};
 use task::{Lines, outcomes, request, wrong_image};
 
 /// How long a mover may take, including the wait for its turn.
@@ -53,13 +53,14 @@ pub(super) async fn open_or_make(
 ) -> Result<String, RepositoryProblem> {
     let location = record::location(&found.backend);
     let on_record = |repository: &Repository| {
-        recorded(repository).filter(|recorded| recorded.location == location).map(|recorded| recorded.id)
+        let known = recorded(repository, &found.access.key, &location);
+        known.filter(|recorded| recorded.location == location).map(|recorded| recorded.id)
     };
     if let Some(id) = on_record(repository) {
         return Ok(id);
     }
     let key = &found.access.key;
-    let _turn = context.looks.turn(key).await;
+    let _turn = context.looks.turn(&root_of(key)).await;
     let (namespace, name) = object::parts(repository);
     let now = object::read(context, namespace, name).await?;
     if let Some(id) = on_record(&now) {
@@ -71,7 +72,9 @@ pub(super) async fn open_or_make(
     put_on_record(context, key, &made.repository).await?;
     if let Ok(looked) = looked(&done, 1) {
         context.looks.found(key, &looked);
-        shown::show(context, &now, &found.backend, &looked).await?;
+        if directory_of(key).is_none() {
+            shown::show(context, &now, &found.backend, &looked).await?;
+        }
     }
     Ok(made.repository.clone())
 }
@@ -81,7 +84,7 @@ pub(super) async fn look(context: &Context, key: &RepositoryKey) -> Result<Looke
     if let Some(looked) = context.looks.known(key) {
         return Ok(looked);
     }
-    let _turn = context.looks.turn(key).await;
+    let _turn = context.looks.turn(&root_of(key)).await;
     // Another caller may have started a mover in the meantime.
     match context.looks.known(key) {
         Some(looked) => Ok(looked),
@@ -91,7 +94,7 @@ pub(super) async fn look(context: &Context, key: &RepositoryKey) -> Result<Looke
 
 /// The content of the repository, from an inspection that is run now.
 pub(super) async fn look_anew(context: &Context, key: &RepositoryKey) -> Result<Looked, RepositoryProblem> {
-    let _turn = context.looks.turn(key).await;
+    let _turn = context.looks.turn(&root_of(key)).await;
     look_now(context, key).await
 }
 
@@ -141,7 +144,7 @@ pub(super) async fn forget(
     key: &RepositoryKey,
     ids: &[String],
 ) -> Result<(), RepositoryProblem> {
-    let _turn = context.looks.turn(key).await;
+    let _turn = context.looks.turn(&root_of(key)).await;
     for some in ids.chunks(MOST_FORGOTTEN) {
         let (repository, access) = current(context, key).await?;
         let works = vec![TaskWork::Forget(ForgetWork { snapshots: some.to_vec() })];
@@ -159,7 +162,7 @@ pub(super) async fn forget(
 async fn current(context: &Context, key: &RepositoryKey) -> Result<(Repository, Access), RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let access = access_of(context, &repository).await?.access;
+    let access = access_to(context, &repository, key.clone()).await?.access;
     Ok((repository, access))
 }
 

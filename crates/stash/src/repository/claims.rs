@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use lifeboat_api::stash::{BackupBatch, BackupConfiguration, InvokerKind, Repository};
+use lifeboat_api::stash::{BackupBatch, BackupConfiguration, InvokerKind, Repository, Restic};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_control::Core;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName};
 
 use super::object;
+use super::opened::to_json;
 use super::reservations::{self, ReservationError, ReservedId};
 
 /// The resource of a kind of invokers; None for a kind that this version does not know.
@@ -21,6 +22,7 @@ pub(crate) fn invoker_resource(kind: &InvokerKind) -> Option<ApiResource> {
     match kind {
         InvokerKind::BackupConfiguration => Some(objects::resource_of::<BackupConfiguration>()),
         InvokerKind::BackupBatch => Some(objects::resource_of::<BackupBatch>()),
+        InvokerKind::Restic => Some(objects::resource_of::<Restic>()),
         InvokerKind::Other(_) => None,
     }
 }
@@ -86,8 +88,12 @@ fn uses(invoker: &DynamicObject, repository: &RepositoryName) -> bool {
 /// Whether a Repository stands for this repository, according to its record.
 async fn stands_for(core: &Core, name: &RepositoryName, id: &ReservedId) -> Result<bool, ApiError> {
     let Some(repository) = repository(core, name).await? else { return Ok(false) };
-    let recorded = repository.annotations().get(record::ID);
-    Ok(recorded.is_none_or(|recorded| ReservedId::both(&name.namespace, recorded).contains(id)))
+    let of_directories = record::recorded_ids(&to_json(&repository));
+    let is_of = |recorded: &String| ReservedId::both(&name.namespace, recorded).contains(id);
+    if of_directories.iter().any(is_of) {
+        return Ok(true);
+    }
+    Ok(repository.annotations().get(record::ID).is_none_or(is_of))
 }
 
 async fn repository(core: &Core, name: &RepositoryName) -> Result<Option<Repository>, ApiError> {

@@ -28,7 +28,7 @@ use super::host::TenantRepositories;
 use super::opened::to_json;
 use super::{by_mover, object};
 use crate::context::Context;
-use crate::repository_key::{key_of, parts_of, parts_of_text};
+use crate::repository_key::{key_of_text, parts_of};
 
 /// The credentials of a mover that reads a node's directory. It runs in Lifeboat's namespace, so it opens the storage as the server does:
 /// with the keys of the Secret only, also where these are gone when its turn comes, and at no address of its machine.
@@ -211,7 +211,7 @@ impl Effects for TenantEffects {
         observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<MoverEnd, ApiError> {
-        let key = parts_of_text(&request.job.repository).map(|(namespace, name)| key_of(namespace, name));
+        let key = key_of_text(&request.job.repository);
         if let Some(key) = &key
             && matches!(request.job.place, MoverPlace::NodeDirectory { .. })
         {

@@ -27,7 +27,7 @@ use serde_json::json;
 
 use super::object;
 use crate::context::Context;
-use crate::repository_key::{key_of, parts_of};
+use crate::repository_key::{directory_of, key_of, parts_of};
 use crate::storage_config::{bucket, rest};
 
 /// How long it may take until requests can be sent to the storage.
@@ -88,8 +88,18 @@ pub(super) async fn access_of(
     context: &Context,
     repository: &Repository,
 ) -> Result<RepositoryAccess, NoAccess> {
-    checked(context, repository).await?;
     let (namespace, name) = object::parts(repository);
+    access_to(context, repository, key_of(namespace, name)).await
+}
+
+/// The access to the repository of a key: that of the Repository, or one in its directories.
+pub(super) async fn access_to(
+    context: &Context,
+    repository: &Repository,
+    key: RepositoryKey,
+) -> Result<RepositoryAccess, NoAccess> {
+    checked(context, repository).await?;
+    let (namespace, _) = object::parts(repository);
     let secret_name = &repository.spec.backend.storage_secret_name;
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let secret =
@@ -97,7 +107,10 @@ pub(super) async fn access_of(
     let Some(secret) = secret else {
         return Err(NoAccess::NoSecret { namespace: namespace.to_owned(), name: secret_name.clone() });
     };
-    let backend = backend::access(&repository.spec.backend, &secret.data.unwrap_or_default())?;
+    let mut backend = backend::access(&repository.spec.backend, &secret.data.unwrap_or_default())?;
+    if let Some(directory) = directory_of(&key) {
+        backend = backend.below(&directory);
+    }
     let storage = storage(&backend).map_err(|error| NoAccess::Storage(storage_message(&error)))?;
     let opening = match backend.opened_by {
         OpenedBy::Server => {
@@ -113,7 +126,7 @@ pub(super) async fn access_of(
     let passwords = Passwords { to_try: vec![backend.password.clone()], missing: String::new() };
     let repository = TenantRepository { identifier: backend.identifier.clone(), storage, opening };
     let options = options(context).await?;
-    let access = Access::of_tenant(key_of(namespace, name), repository, passwords, options);
+    let access = Access::of_tenant(key, repository, passwords, options);
     Ok(RepositoryAccess { backend, access })
 }
 
@@ -167,7 +180,7 @@ impl AccessSource for TenantRepositories {
             let message = format!("Repository '{name}' in namespace '{namespace}' is being deleted");
             return Err(RepositoryProblem::Unusable(message));
         }
-        Ok(access_of(&self.0, &repository).await?.access)
+        Ok(access_to(&self.0, &repository, key.clone()).await?.access)
     }
 }
 
@@ -178,6 +191,10 @@ impl RepositoryRecords for TenantRepositories {
     }
 
     async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
+        if directory_of(&access.key).is_some() {
+            // The condition is about the Repository itself; sessions say what is wrong with a directory.
+            return Ok(());
+        }
         let (namespace, name) = parts_of(&access.key);
         let reachable = match problem {
             None => ConditionType::RepositoryReachable.yes(""),
@@ -192,6 +209,10 @@ impl RepositoryRecords for TenantRepositories {
     }
 
     async fn set_emptied(&self, key: &RepositoryKey, emptied: bool) -> Result<(), ApiError> {
+        if directory_of(key).is_some() {
+            // The note is about the repository of the Repository itself.
+            return Ok(());
+        }
         let (namespace, name) = parts_of(key);
         let found = object::api(&self.0, namespace).get_metadata_opt(name).await;
         let Some(found) = found.attempt(format!("read Repository {namespace}/{name}"))? else {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::RepositoryProblem;
 
 /// How often writing a status is tried if others change the object.
-const TRIES: u32 = 5;
+pub(super) const TRIES: u32 = 5;
 
 pub(super) fn api(core: &Core, namespace: &str) -> Api<Repository> {
     Api::namespaced(core.client.clone(), namespace)

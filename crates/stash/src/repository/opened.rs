@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lifeboat_api::stash::Repository;
 use lifeboat_plan::stash::backend::PASSWORD;
+use lifeboat_plan::stash::repo_dirs::RepoDir;
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::stash::repository::record;
 use lifeboat_repository::forget::forget_named;
@@ -14,10 +15,10 @@ use lifeboat_repository::repository::Repository as OpenRepository;
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem, RepositoryRecords};
 use serde_json::Value;
 
-use super::host::{RepositoryAccess, TenantRepositories, access_of};
+use super::host::{RepositoryAccess, TenantRepositories, access_to};
 use super::{by_mover, look, object};
 use crate::context::Context;
-use crate::repository_key::parts_of;
+use crate::repository_key::{directory_of, parts_of};
 
 /// How long the server waits for a lock before it reports who holds it.
 const LOCK_WAIT: Duration = Duration::from_mins(1);
@@ -36,7 +37,7 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
     if repository.metadata.deletion_timestamp.is_some() {
         return Err(being_deleted(namespace, name));
     }
-    let found = access_of(context, &repository).await?;
+    let found = access_to(context, &repository, key.clone()).await?;
     if !found.access.is_opened_by_server() {
         let id = Box::pin(by_mover::open_or_make(context, &repository, &found)).await?;
         return Ok(Ready { access: found.access, id });
@@ -45,7 +46,7 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
     let location = record::location(&backend);
     let opened = match look::open(context, &access).await {
         Err(problem) if problem.is_missing() => {
-            record::may_create(recorded(&repository).as_ref(), &location)
+            record::may_create(recorded(&repository, key, &location).as_ref(), &location)
                 .map_err(|problem| unusable(&problem))?;
             let host = TenantRepositories(context.clone());
             let making = Box::pin(context.repositories.ensure(&host, key));
@@ -56,7 +57,7 @@ pub(crate) async fn ready(context: &Context, key: &RepositoryKey) -> Result<Read
         other => other.map_err(|problem| with_secret(problem, &repository))?,
     };
     let id = opened.config().id.clone();
-    verified(context, &repository, &location, &id).await?;
+    verified(context, &repository, key, &location, &id).await?;
     Ok(Ready { access, id })
 }
 
@@ -85,25 +86,69 @@ pub(super) async fn put_on_record(
 ) -> Result<(), RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let found = access_of(context, &repository).await?;
-    verified(context, &repository, &record::location(&found.backend), id).await
+    let found = access_to(context, &repository, key.clone()).await?;
+    verified(context, &repository, key, &record::location(&found.backend), id).await
 }
 
 /// Compares a repository with the record; if there is no record, records the repository's ID.
 pub(super) async fn verified(
     context: &Context,
     repository: &Repository,
+    key: &RepositoryKey,
     location: &str,
     id: &str,
 ) -> Result<(), RepositoryProblem> {
-    if record::verify(recorded(repository).as_ref(), location, id).map_err(|problem| unusable(&problem))? {
-        let (namespace, name) = object::parts(repository);
-        object::annotate(context, namespace, name, record::record(id, location)).await?;
+    let known = recorded(repository, key, location);
+    if !record::verify(known.as_ref(), location, id).map_err(|problem| unusable(&problem))? {
+        return Ok(());
     }
-    Ok(())
+    let (namespace, name) = object::parts(repository);
+    match directory_of(key) {
+        Some(directory) => record_directory(context, namespace, name, &directory, (id, location)).await,
+        None => Ok(object::annotate(context, namespace, name, record::record(id, location)).await?),
+    }
 }
 
-pub(super) fn recorded(repository: &Repository) -> Option<record::Recorded> {
+/// Records the repository in a directory, beside those that other sessions record at the same time.
+async fn record_directory(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    directory: &RepoDir,
+    (id, location): (&str, &str),
+) -> Result<(), RepositoryProblem> {
+    // Hosts of this server whose repositories are new write the record one after the other.
+    let _turn = context.targets.take(format!("repositories in directories of {namespace}/{name}")).await;
+    let mut tries = 0;
+    loop {
+        let repository = object::read(context, namespace, name).await?;
+        let value = to_json(&repository);
+        let known = record::recorded_in(&value, directory, location);
+        if !record::verify(known.as_ref(), location, id).map_err(|problem| unusable(&problem))? {
+            return Ok(());
+        }
+        let patch = record::record_in(&value, directory, id, location);
+        match object::merge(context, &repository, patch).await {
+            Err(error) if error.is_conflict() && tries < object::TRIES => tries += 1,
+            merged => return merged.map(drop).map_err(Into::into),
+        }
+    }
+}
+
+/// The recorded repository of a key. `location`: its place, by which a directory is found on record.
+pub(super) fn recorded(
+    repository: &Repository,
+    key: &RepositoryKey,
+    location: &str,
+) -> Option<record::Recorded> {
+    match directory_of(key) {
+        Some(directory) => record::recorded_in(&to_json(repository), &directory, location),
+        None => recorded_root(repository),
+    }
+}
+
+/// The recorded repository of a Repository itself.
+pub(super) fn recorded_root(repository: &Repository) -> Option<record::Recorded> {
     record::recorded(&to_json(repository))
 }
 
@@ -123,10 +168,10 @@ pub(crate) async fn snapshots(
 ) -> Result<Vec<SnapshotFacts>, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let RepositoryAccess { backend, access } = access_of(context, &repository).await?;
+    let RepositoryAccess { backend, access } = access_to(context, &repository, key.clone()).await?;
     let looked = look::look(context, &access, false).await;
     let looked = looked.map_err(|problem| with_secret(problem, &repository))?;
-    verified(context, &repository, &record::location(&backend), &looked.id).await?;
+    verified(context, &repository, key, &record::location(&backend), &looked.id).await?;
     Ok(looked.snapshots)
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::repository::SnapshotFacts;
-use lifeboat_plan::stash::retention::{KeepPolicy, expired_safety_copies, groups};
+use lifeboat_plan::stash::retention::{KeepPolicy, Policies, RetentionGroup, expired_safety_copies, groups};
 use lifeboat_plan::stash::rules::SnapshotFact;
 use lifeboat_repository::forget::policy::{Count, Policy};
 use lifeboat_repository::repository::Repository as OpenRepository;
@@ -15,7 +15,7 @@ use lifeboat_repository::snapshots::{FoundSnapshot, TagList, TagLists};
 use lifeboat_transfer::repositories::{Access, RepositoryKey, RepositoryProblem};
 use serde_json::json;
 
-use super::host::access_of;
+use super::host::access_to;
 use super::opened::forget_from;
 use super::{by_mover, look, object};
 use crate::context::Context;
@@ -23,7 +23,7 @@ use crate::repository_key::parts_of;
 
 /// The request of a session.
 pub(crate) struct PolicyRequest<'a> {
-    pub(crate) keep: &'a KeepPolicy,
+    pub(crate) policies: &'a Policies,
     pub(crate) hosts: &'a BTreeSet<HostName>,
     /// The ID of the repository that the session has reserved.
     pub(crate) id: &'a str,
@@ -73,13 +73,13 @@ pub(crate) async fn apply_policy(
     }
     let mut by_id: BTreeMap<String, FoundSnapshot> =
         listing.found.into_iter().map(|found| (found.0.to_string(), found)).collect();
-    let policy = policy(request.keep);
     let mut applied = Applied::default();
     for group in groups(&facts, request.hosts) {
+        let Some(keep) = request.policies.of(&group) else { continue };
         let members = group.snapshots.iter().filter_map(|id| by_id.remove(id)).collect();
-        let decision = policy.apply(members, context.core.now());
+        let decision = policy(keep).apply(members, context.core.now());
         if decision.keep.is_empty() {
-            applied.kept_whole.push(format!("host {} path {}", group.host, group.paths.join(", ")));
+            applied.kept_whole.push(shown(&group));
         } else {
             applied.removed.extend(decision.remove.iter().map(fact));
         }
@@ -89,6 +89,12 @@ pub(crate) async fn apply_policy(
         Box::pin(forget_from(context, key, listing.opened.as_ref(), &ids, listing.all)).await?;
     }
     Ok(applied)
+}
+
+/// A group, for people.
+fn shown(group: &RetentionGroup) -> String {
+    let volume = group.volume.as_ref().map(|volume| format!(" volume {volume}")).unwrap_or_default();
+    format!("host {} path {}{volume}", group.host, group.paths.join(", "))
 }
 
 /// Forgets the safety copies of these hosts that are old enough. `needed`: the UIDs of the restores whose copies stay, because a workload is
@@ -108,7 +114,7 @@ pub(crate) async fn forget_safety_copies(
 async fn listing(context: &Context, key: &RepositoryKey) -> Result<Listing, RepositoryProblem> {
     let (namespace, name) = parts_of(key);
     let repository = object::read(context, namespace, name).await?;
-    let access: Access = access_of(context, &repository).await?.access;
+    let access: Access = access_to(context, &repository, key.clone()).await?.access;
     if !access.is_opened_by_server() {
         let looked = by_mover::look(context, key).await?;
         let found: Vec<FoundSnapshot> = looked.snapshots.iter().filter_map(found_of).collect();

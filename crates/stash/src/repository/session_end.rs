@@ -67,7 +67,7 @@ pub(crate) async fn after_session(
         Some(looked) => looked.clone(),
         None => look::look(context, &access, true).await?,
     };
-    verified(context, &repository, &record::location(&backend), &looked.id).await?;
+    verified(context, &repository, key, &record::location(&backend), &looked.id).await?;
     let observed =
         Observed { conditions: vec![ConditionType::RepositoryReachable.yes("")], ..Observed::default() };
     let more = |status: &mut RepositoryStatus| note_end(status, end);

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::stash::{
-    BackupBatch, BackupConfiguration, Repository, RestoreBatch, RestoreSession, RuntimeSettings,
+    BackupBatch, BackupConfiguration, Repository, Restic, RestoreBatch, RestoreSession, RuntimeSettings,
 };
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use serde_json::Value;
@@ -67,12 +67,15 @@ pub(super) async fn users(
     everywhere: bool,
 ) -> Result<Vec<User>, ApiError> {
     let (own, name) = object::parts(repository);
-    let kinds = [
+    let mut kinds = vec![
         objects::resource_of::<BackupConfiguration>(),
         objects::resource_of::<BackupBatch>(),
         objects::resource_of::<RestoreSession>(),
         objects::resource_of::<RestoreBatch>(),
     ];
+    if context.settings.restics {
+        kinds.push(objects::resource_of::<Restic>());
+    }
     let mut users = Vec::new();
     for resource in kinds {
         let apis: Vec<Api<DynamicObject>> = if everywhere {

@@ -1,10 +1,11 @@
-//! BackupSession: one run of a BackupConfiguration or BackupBatch. The controller starts the work on each session
+//! BackupSession: one run of a BackupConfiguration, BackupBatch or Restic. The controller starts the work on each session
 //! that has not ended. The work decides whether the session starts ([`start`]), calls the engine to run its members,
 //! and ends it ([`finish`]).
 
 mod by_snapshot;
 mod by_task;
 pub(super) mod copying;
+mod directories;
 mod finish;
 mod hooks;
 mod lasting;
@@ -174,7 +175,9 @@ async fn advance(
         namespace: record.namespace.clone(),
         name: session.spec.invoker.name.clone(),
     };
-    let invoker = Invoker::read(&context.core, &id).await?;
+    let recorded: Vec<_> =
+        record.read(|state| state.members.iter().map(|member| member.reference.clone()).collect()).await;
+    let invoker = Invoker::read(context, &id).await?.map(|invoker| invoker.of_session(&recorded));
     let valid = invoker.as_ref().and_then(|invoker| invoker.valid(|_| Vec::new()).ok());
     let stores = !valid.as_ref().is_some_and(|valid| matches!(valid.driver, ValidDriver::VolumeSnapshotter));
     if is_pending && let Some(held) = unchecked::hold(context, session, record, stores).await? {
@@ -258,7 +261,7 @@ async fn run_session(
         ValidDriver::Restic(repository) => Some(key_of(&repository.namespace, &repository.name)),
         ValidDriver::VolumeSnapshotter => None,
     };
-    let lost = match reserve(context, record, &invoker, &valid.driver, cancel).await? {
+    let lost = match reserve(context, record, &invoker, &valid, cancel).await? {
         Reservation::Held => None,
         Reservation::Lost(message) => Some(message),
         Reservation::Ended => return Ok(()),

@@ -116,6 +116,9 @@ pub(crate) struct Args {
     /// Serve Stash's API in these namespaces only [default: all; with --namespaces, those]
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = namespace_name)]
     tenant_namespaces: Vec<String>,
+    /// Install Restics and serve them; volumes only
+    #[arg(long, hide = true)]
+    experimental_restics: bool,
     /// Further argument for `lifeboat server`; can be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     server_arg: Vec<String>,
@@ -300,7 +303,11 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
             egress: args.mover_egress.clone(),
             ..MoverOptions::new(namespace)
         },
-        stash: StashOptions { is_served: args.stash, tenant_namespaces: args.tenant_namespaces.clone() },
+        stash: StashOptions {
+            is_served: args.stash,
+            tenant_namespaces: args.tenant_namespaces.clone(),
+            restics: args.experimental_restics,
+        },
         ..InstallOptions::new(namespace, &args.image)
     }
 }

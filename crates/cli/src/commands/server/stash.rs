@@ -29,6 +29,9 @@ pub(super) struct StashArgs {
     /// Image with the tools of a family of databases (mysql, mariadb, postgres) in place of the official one; can be repeated
     #[arg(long, value_name = "FAMILY=IMAGE", value_parser = tool_image)]
     tool_image: Vec<(String, String)>,
+    /// Serve Restics, whose kind `lifeboat crds --all` has
+    #[arg(long, hide = true)]
+    experimental_restics: bool,
     /// How long a restore of Stash's API waits for what is missing, unless it has a timeOut
     #[arg(long, value_name = "DURATION", default_value = "24h0m0s", value_parser = duration)]
     restore_wait: Duration,
@@ -90,6 +93,7 @@ impl StashArgs {
         self.stash.then(|| StashSettings {
             tenant_namespaces: self.tenant_namespaces,
             served_by: self.served_by,
+            restics: self.experimental_restics,
             tool_images: self.tool_image.into_iter().collect(),
             restore_wait: self.restore_wait,
             temporary: spool.to_owned(),
@@ -135,6 +139,12 @@ mod tests {
             settings("--stash --tenant-namespaces=a,b --tenant-namespaces=c --served-by test-1").unwrap();
         assert_eq!(settings.tenant_namespaces, ["c"]);
         assert_eq!(settings.served_by.as_deref(), Some("test-1"));
+    }
+
+    #[test]
+    fn restics_are_served_on_request_only() {
+        assert!(!settings("--stash").unwrap().restics);
+        assert!(settings("--stash --experimental-restics").unwrap().restics);
     }
 
     #[rstest]

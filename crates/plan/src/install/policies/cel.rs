@@ -8,6 +8,10 @@ use super::Checked;
 /// A metadata change of a user without rights passes: only the spec has the server do something.
 pub(super) const SPEC_IS_WRITTEN: &str = "request.operation == 'CREATE' || object.spec != oldObject.spec";
 
+/// Whether the Repository of a Restic is in its own namespace.
+pub(super) const REPOSITORY_IS_OWN: &str = "!has(object.spec.repository) || !has(object.spec.repository.namespace) \
+     || object.spec.repository.namespace in ['', request.namespace]";
+
 /// A verb on a resource, as the authorizer is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Right {
@@ -23,6 +27,8 @@ impl Right {
     pub(super) const SCALE_DEPLOYMENTS: Self = Self::of("patch", "apps", "deployments", "scale");
     pub(super) const SCALE_STATEFUL_SETS: Self = Self::of("patch", "apps", "statefulsets", "scale");
     pub(super) const USE_APP_BINDINGS: Self = Self::of("use", "appcatalog.appscode.com", "appbindings", "");
+
+    pub(super) const USE_REPOSITORIES: Self = Self::of("use", "stash.appscode.com", "repositories", "");
 
     const fn of(
         verb: &'static str,

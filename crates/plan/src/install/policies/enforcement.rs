@@ -7,7 +7,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{CHECKED, Checked, KINDS, objects_of};
+use super::{CHECKED, Checked, KINDS, RESTIC, objects_of};
 use crate::json::text;
 
 /// For each kind, whether the API server checks who creates and changes its objects.
@@ -46,7 +46,8 @@ impl Enforcement {
             Ok(since)
         };
         let unenforced = |problem| Unenforced { namespace: namespace.to_owned(), problem };
-        Self(CHECKED.iter().map(|checked| (checked.kind, of_kind(checked).map_err(unenforced))).collect())
+        let kinds = CHECKED.iter().chain([&RESTIC]);
+        Self(kinds.map(|checked| (checked.kind, of_kind(checked).map_err(unenforced))).collect())
     }
 
     /// Since when objects of a kind are checked. An older object was created while nothing checked it.

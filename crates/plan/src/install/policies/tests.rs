@@ -85,10 +85,25 @@ fn whoever_writes_a_repository_needs_the_right_to_create_pods() {
     assert!(rules[0]["message"].as_str().unwrap().starts_with("spec.backend: "), "{}", rules[0]);
 }
 
+#[test]
+fn a_restic_may_use_a_repository_of_another_namespace_with_the_right_to_use_it() {
+    let objects = restic_objects("lifeboat");
+    let name = "restics.lifeboat.lifeboat.io";
+    let policy = objects.iter().find(|o| o["kind"] == KINDS[0].0 && o["metadata"]["name"] == name).unwrap();
+    let rules = policy["spec"]["validations"].as_array().unwrap();
+    let expressions: Vec<&str> = rules.iter().map(|rule| rule["expression"].as_str().unwrap()).collect();
+    assert_eq!(expressions.len(), 3, "pods, commands, Repository: {expressions:?}");
+    assert!(expressions[1].contains("subresource('exec')"), "{expressions:?}");
+    let repository =
+        ".namespace(object.spec.repository.namespace).name(object.spec.repository.name).check('use')";
+    assert!(expressions[2].contains("in ['', request.namespace] ||") && expressions[2].contains(repository));
+}
+
 /// The API server ends an expression after 1,000,000 and a policy after 10,000,000; a check costs 350,000.
 #[test]
 fn no_expression_and_no_policy_costs_more_than_the_api_server_allows() {
-    for policy in objects("lifeboat").iter().filter(|o| o["kind"] == KINDS[0].0) {
+    let all = [objects("lifeboat"), restic_objects("lifeboat")].concat();
+    for policy in all.iter().filter(|o| o["kind"] == KINDS[0].0) {
         let rules = policy["spec"]["validations"].as_array().unwrap();
         let counts: Vec<usize> =
             rules.iter().map(|rule| checks(rule["expression"].as_str().unwrap())).collect();
@@ -120,8 +135,8 @@ fn every_rule_denies_with_a_message_and_where_it_fails_to_run_the_request_is_ref
 
 #[test]
 fn the_policies_are_about_kinds_and_fields_that_exist() {
-    let crds = crds::installed(true);
-    for checked in CHECKED {
+    let crds = crds::all();
+    for checked in CHECKED.into_iter().chain([RESTIC]) {
         let crd = crds.iter().find(|crd| crd.kind() == checked.kind).unwrap();
         assert_eq!((crd.plural(), crd.group()), (checked.plural, "stash.appscode.com"));
         assert_eq!(crd.versions()[0].name, checked.version);
@@ -140,11 +155,9 @@ fn the_policies_are_about_kinds_and_fields_that_exist() {
                 "{} {hook}",
                 checked.kind
             );
-            assert!(
-                member["target"]["properties"]["ref"]["properties"]["namespace"].is_object(),
-                "{}",
-                checked.kind
-            );
+            let elsewhere =
+                if checked.selects { &spec["repository"] } else { &member["target"]["properties"]["ref"] };
+            assert!(elsewhere["properties"]["namespace"].is_object(), "{}", checked.kind);
         }
         assert_eq!(checked.hooks.is_none(), !spec["hooks"].is_object() && !spec["target"].is_object());
     }

@@ -12,6 +12,7 @@ use super::problem::{Collect, Problem, Problems};
 use crate::schedule::Cron;
 use crate::stash::hooks::HookPod;
 use crate::stash::hosts::Collision;
+use crate::stash::restic::Directories;
 use crate::stash::retention::Retention;
 use crate::stash::session::Order;
 
@@ -19,14 +20,17 @@ use crate::stash::session::Order;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ValidBackup {
-    pub cron: Cron,
+    /// None for an invoker that backs up once.
+    pub cron: Option<Cron>,
     pub driver: ValidDriver,
-    /// At least one.
+    /// At least one, except of a Restic, whose workloads are looked for when they are needed.
     pub members: Vec<ValidMember>,
     pub order: Order,
     /// Hooks of a whole batch: calls only.
     pub hooks: MemberHooks,
     pub retention: Retention,
+    /// Of a Restic: its directories in the Repository, and their policies.
+    pub directories: Option<Directories>,
     pub paused: bool,
     pub history_limit: usize,
     pub time_out: Option<GoDuration>,
@@ -127,12 +131,13 @@ fn checked(
     let time_out = duration("timeOut", common.time_out).kept(problems);
     let retries = common.retries.map(retries).transpose().kept(problems);
     Some(ValidBackup {
-        cron: cron?,
+        cron: Some(cron?),
         driver: driver?,
         members,
         order: Order::Parallel,
         hooks: MemberHooks::default(),
         retention: Retention::KeepAll,
+        directories: None,
         paused: false,
         history_limit: usize::try_from(limit).unwrap_or(0),
         time_out: time_out?,

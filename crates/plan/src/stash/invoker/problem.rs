@@ -5,6 +5,7 @@ use std::fmt;
 use crate::schedule::CronError;
 use crate::stash::hooks::HookError;
 use crate::stash::hosts::{Collision, KindError};
+use crate::stash::restic::ResticError;
 use crate::stash::rules::RuleError;
 use crate::stash::session::ArgError;
 use crate::stash::snapshotter::RestoredClaimError;
@@ -75,6 +76,10 @@ pub enum Problem {
     Rules { member: String, source: RuleError },
     #[error("{0}")]
     Hosts(Collision),
+    #[error("{0}")]
+    Restic(ResticError),
+    #[error("spec.args: {0}")]
+    ResticArgs(ArgError),
 }
 
 /// All problems of a spec; at least one.

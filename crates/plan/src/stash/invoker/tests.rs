@@ -1,4 +1,5 @@
 mod observed;
+mod restic;
 mod snapshotter;
 
 use lifeboat_api::stash::{BackupBatchSpec, BackupConfigurationSpec, RestoreBatchSpec, RestoreSessionSpec};

@@ -2,10 +2,11 @@
 //! for the first time. A repository that no longer exists at its location is not created again, and one that was
 //! replaced is not used, unless a user removes the record. A Repository whose backend was changed gets a new record.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::label;
 use crate::stash::backend::{BackendAccess, BackendStorage};
+use crate::stash::repo_dirs::RepoDir;
 
 /// Annotation of a Repository: the ID of its restic repository.
 pub const ID: &str = "lifeboat.io/repository-id";
@@ -43,6 +44,43 @@ pub fn recorded(object: &Value) -> Option<Recorded> {
 /// The patch that records a repository.
 pub fn record(id: &str, location: &str) -> Value {
     json!({"metadata": {"annotations": {ID: id, LOCATION: location}}})
+}
+
+/// Annotation of a Repository: the IDs of the repositories in its directories, each with a digest of its place.
+pub const DIRECTORIES: &str = "lifeboat.io/directory-ids";
+/// How many digits of the digest of a place are recorded.
+const PLACE_DIGITS: usize = 16;
+
+/// The recorded repository in a directory of the backend, if there is one. `location`: the place of that directory; a record of
+/// another place is that of a backend that was changed since.
+pub fn recorded_in(object: &Value, directory: &RepoDir, location: &str) -> Option<Recorded> {
+    let all = directories(object);
+    let (id, place) = all.get(directory.as_str())?.as_str()?.split_once(' ')?;
+    (place == place_of(location)).then(|| Recorded { id: id.to_owned(), location: location.to_owned() })
+}
+
+/// The IDs of the repositories in all directories.
+pub fn recorded_ids(object: &Value) -> Vec<String> {
+    let all = directories(object);
+    let ids = all.values().filter_map(|entry| entry.as_str()?.split_once(' '));
+    ids.map(|(id, _)| id.to_owned()).collect()
+}
+
+/// The patch that records the repository in a directory beside those on record. It is about the whole annotation, so that it must be
+/// refused if the object was changed since it was read.
+pub fn record_in(object: &Value, directory: &RepoDir, id: &str, location: &str) -> Value {
+    let mut all = directories(object);
+    all.insert(directory.to_string(), json!(format!("{id} {}", place_of(location))));
+    json!({"metadata": {"annotations": {DIRECTORIES: Value::Object(all).to_string()}}})
+}
+
+fn directories(object: &Value) -> Map<String, Value> {
+    let text = object["metadata"]["annotations"][DIRECTORIES].as_str().unwrap_or_default();
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn place_of(location: &str) -> String {
+    label::digest(location)[..PLACE_DIGITS].to_owned()
 }
 
 /// The place of a repository in its backend. A volume has no name that all pods share, so its source is part of the place.
@@ -104,6 +142,20 @@ mod tests {
             assert!(problem.to_string().contains("remove annotation lifeboat.io/repository-id"), "{problem}");
         }
         assert_eq!(may_create(None, HERE), Ok(()));
+    }
+
+    #[test]
+    fn each_directory_has_a_record_of_its_own() {
+        let (one, other) = ("/volumes/deployment/a", "/volumes/deployment/b");
+        let [one, other] = [one, other].map(|path| RepoDir::parse("repoDir", path).unwrap());
+        let first = record_in(&json!({}), &one, "a", HERE);
+        let both = record_in(&first, &other, "b", HERE);
+        let id = |directory, place| recorded_in(&both, directory, place).map(|recorded| recorded.id);
+        assert_eq!((id(&one, HERE), id(&other, HERE)), (Some("a".to_owned()), Some("b".to_owned())));
+        assert_eq!(id(&one, "s3:minio/other"), None, "the backend was changed");
+        assert_eq!(recorded_ids(&both), ["a", "b"]);
+        let forged = json!({"metadata": {"annotations": {DIRECTORIES: "[1]"}}});
+        assert_eq!((recorded_in(&forged, &one, HERE), recorded_ids(&forged)), (None, Vec::new()));
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub struct Notice {
 
 /// What a change of the state is worth telling. A session gets a limited number of events, however many hosts it has.
 pub fn notices(before: &SessionState, after: &SessionState) -> Vec<Notice> {
+    if after.members.len() < before.members.len() {
+        // Members that succeeded were left out: nothing else changed.
+        return end(before, after).into_iter().collect();
+    }
     let (known, now) = (failed_parts(before), failed_parts(after));
     let room = MOST.saturating_sub(known.len());
     let new = now.into_iter().filter(|(part, _)| !known.iter().any(|(other, _)| other == part));
@@ -101,6 +105,28 @@ mod tests {
         let after = session(vec![host("app", WorkPhase::Failed, Some("no such path"))]);
         assert_eq!(shown(&notices(&before, &after)), ["HostFailed host app: no such path"]);
         assert!(notices(&after, &after).is_empty());
+    }
+
+    #[test]
+    fn members_that_are_left_out_at_the_end_of_a_long_session_cause_no_event() {
+        let one = |phase| MemberState { phase, ..session(vec![host("app", phase, None)]).members.remove(0) };
+        let mut long = SessionState { phase: SessionPhase::Failed, ..SessionState::default() };
+        long.members = (0..=100)
+            .map(|number| one(if number == 9 { WorkPhase::Failed } else { WorkPhase::Succeeded }))
+            .collect();
+        let mut short = long.clone();
+        short.shorten();
+        assert_eq!((short.members.len(), short.succeeded_members), (1, Some(100)));
+        assert!(notices(&long, &short).is_empty());
+        long.members.pop();
+        let mut unchanged = long.clone();
+        unchanged.shorten();
+        assert_eq!(unchanged, long, "a status has room for a hundred targets");
+        long.members.push(one(WorkPhase::Succeeded));
+        long.phase = SessionPhase::Running;
+        let mut running = long.clone();
+        running.shorten();
+        assert_eq!(running, long, "the engine needs all members until the end");
     }
 
     #[test]

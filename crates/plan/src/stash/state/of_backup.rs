@@ -22,6 +22,7 @@ impl SessionState {
             duration: status.session_duration,
             conditions: status.conditions.clone(),
             members: status.targets.iter().map(member).collect(),
+            succeeded_members: status.succeeded_targets,
             retried: status.retried,
             next_retry: status.next_retry.as_ref().map(|time| time.0),
             message: status.message.clone(),
@@ -38,6 +39,7 @@ impl SessionState {
             retried: self.retried,
             next_retry: self.next_retry.map(Time),
             targets: self.members.iter().map(shown_member).collect(),
+            succeeded_targets: self.succeeded_members,
             conditions: self.conditions.clone(),
         }
     }

@@ -315,6 +315,7 @@ fn a_state(is_backup: bool) -> impl Strategy<Value = SessionState> {
             deadline,
             duration,
             conditions,
+            succeeded_members: retried.filter(|_| is_backup).map(|_| 7),
             members,
             retried: retried.filter(|_| is_backup),
             next_retry: next_retry.filter(|_| is_backup),

@@ -33,23 +33,27 @@ pub fn continued_plan(
     target: &BackupTarget,
     sent: &SentHosts,
 ) -> Result<TargetPlan, TargetError> {
-    let TargetFacts { kind, name, namespace, .. } = facts;
-    if *kind == TargetKind::AppBinding {
-        return Err(TargetError::NeedsTask { kind: *kind, name: name.clone() });
+    if facts.kind == TargetKind::AppBinding {
+        return Err(TargetError::NeedsTask { kind: facts.kind, name: facts.name.clone() });
     }
-    let mounts = MountPlan::of_backup(*kind, target)?;
+    let mounts = MountPlan::of_backup(facts.kind, target)?;
+    planned(facts, target.alias.as_deref(), &mounts, sent)
+}
+
+/// Decides for mounts and paths that were checked before.
+pub fn planned(
+    facts: &TargetFacts,
+    alias: Option<&str>,
+    mounts: &MountPlan,
+    sent: &SentHosts,
+) -> Result<TargetPlan, TargetError> {
+    let TargetFacts { kind, name, namespace, .. } = facts;
     let Some(object) = &facts.object else {
         let (namespace, name) = (namespace.clone(), name.clone());
         return Err(TargetError::NoTarget { kind: *kind, namespace, name });
     };
-    let backup = Backup {
-        facts,
-        object,
-        alias: target.alias.as_deref(),
-        mounts: &mounts,
-        sent,
-        pods: pods_of(object, &facts.between, &facts.pods),
-    };
+    let backup =
+        Backup { facts, object, alias, mounts, sent, pods: pods_of(object, &facts.between, &facts.pods) };
     let mut plan = TargetPlan { hosts: Vec::new(), notes: mounts.hidden() };
     match kind {
         TargetKind::StatefulSet => plan.hosts = backup.ordinals()?,

@@ -2,6 +2,7 @@
 
 mod claims;
 mod races;
+mod restics;
 mod slow;
 mod snapshotter;
 

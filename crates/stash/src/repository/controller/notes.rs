@@ -9,13 +9,14 @@ use lifeboat_mover::task::UID_TAG;
 use lifeboat_plan::stash::repository::SnapshotFacts;
 use lifeboat_plan::stash::repository::fate::{fate, is_listed};
 use lifeboat_plan::transfer::repository_notes::{TaskFate, dead_owners, given_up, looked_for, unlocked};
-use lifeboat_transfer::repositories::RepositoryProblem;
+use lifeboat_transfer::repositories::{RepositoryKey, RepositoryProblem};
 use serde_json::Value;
 
 use super::super::host::access_of;
 use super::super::opened::{forget, snapshots, to_json};
-use super::super::{TenantRepositories, key_of, object};
+use super::super::{TenantRepositories, object};
 use crate::context::Context;
+use crate::repository_key::keys_of;
 
 /// Whether there are notes to process.
 pub(super) fn has_any(repository: &Repository) -> bool {
@@ -37,9 +38,7 @@ async fn remove_locks(context: &Context, repository: &Repository, value: &Value)
         return Ok(true);
     }
     let (namespace, name) = object::parts(repository);
-    let host = TenantRepositories(context.clone());
-    let removed = context.repositories.remove_locks(&host, &key_of(namespace, name), &owners).await;
-    match removed {
+    match remove_from_all(context, repository, &owners).await {
         Ok(()) => object::annotate(context, namespace, name, unlocked(&owners)).await.map(|()| true),
         Err(RepositoryProblem::Api(error)) => Err(error),
         // The task of the next mover lists these owners, and the mover removes their locks.
@@ -52,6 +51,22 @@ async fn remove_locks(context: &Context, repository: &Repository, value: &Value)
     }
 }
 
+/// Removes the locks of these owners from the repository and those in its directories, one of which they are in.
+async fn remove_from_all(
+    context: &Context,
+    repository: &Repository,
+    owners: &[String],
+) -> Result<(), RepositoryProblem> {
+    let host = TenantRepositories(context.clone());
+    for key in keys_of(repository) {
+        match context.repositories.remove_locks(&host, &key, owners).await {
+            Err(problem) if problem.is_missing() => {}
+            removed => removed?,
+        }
+    }
+    Ok(())
+}
+
 async fn forget_late(context: &Context, repository: &Repository, value: &Value) -> Result<bool, ApiError> {
     if given_up(value, |_| TaskFate::Unknown).is_nothing() {
         return Ok(true);
@@ -59,15 +74,19 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
     let sessions = sessions(context).await?;
     let (found, looked) = (given_up(value, |task| fate(task, &sessions)), context.now());
     let (namespace, name) = object::parts(repository);
-    let key = key_of(namespace, name);
     let forgotten = async {
         if found.unwanted.is_empty() {
             return Ok(());
         }
-        let Some(stored) = Box::pin(stored(context, repository)).await? else { return Ok(()) };
-        let late = stored.iter().filter(|snapshot| is_late(snapshot, &found.unwanted, &sessions));
-        let late: Vec<String> = late.map(|snapshot| snapshot.id.clone()).collect();
-        if late.is_empty() { Ok(()) } else { Box::pin(forget(context, &key, &late)).await }
+        for key in keys_of(repository) {
+            let Some(stored) = Box::pin(stored(context, repository, &key)).await? else { continue };
+            let late = stored.iter().filter(|snapshot| is_late(snapshot, &found.unwanted, &sessions));
+            let late: Vec<String> = late.map(|snapshot| snapshot.id.clone()).collect();
+            if !late.is_empty() {
+                Box::pin(forget(context, &key, &late)).await?;
+            }
+        }
+        Ok(())
     };
     match Box::pin(forgotten).await {
         Ok(()) => {}
@@ -84,18 +103,21 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
     Ok(false)
 }
 
-/// The snapshots of a repository. If only movers open it, those of the last inspection: no mover is started only to
-/// find a late snapshot.
+/// The snapshots of a repository, or of one in its directories. If only movers open it, those of the last inspection: no mover is
+/// started only to find a late snapshot.
 async fn stored(
     context: &Context,
     repository: &Repository,
+    key: &RepositoryKey,
 ) -> Result<Option<Vec<SnapshotFacts>>, RepositoryProblem> {
-    let (namespace, name) = object::parts(repository);
-    let key = key_of(namespace, name);
     if access_of(context, repository).await?.access.is_opened_by_server() {
-        return Box::pin(snapshots(context, &key)).await.map(Some);
+        return match Box::pin(snapshots(context, key)).await {
+            // A Repository whose directories alone are used has no repository of its own.
+            Err(problem) if problem.is_missing() && keys_of(repository).len() > 1 => Ok(None),
+            listed => listed.map(Some),
+        };
     }
-    Ok(context.looks.known(&key).map(|looked| looked.snapshots))
+    Ok(context.looks.known(key).map(|looked| looked.snapshots))
 }
 
 /// All BackupSessions of the namespaces that this server may serve: a repository may be used from several.

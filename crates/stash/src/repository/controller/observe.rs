@@ -11,7 +11,7 @@ use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth}
 use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 
 use super::super::host::{NoAccess, RepositoryAccess, access_of};
-use super::super::opened::{recorded, verified, with_secret};
+use super::super::opened::{recorded_root, verified, with_secret};
 use super::super::{by_mover, look, object, shown, used_by};
 use super::users::Users;
 use crate::context::Context;
@@ -114,7 +114,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
             return Ok(secret_and(REACHABLE.observed(Truth::Unknown, problem.chain())));
         }
         Err(problem) if problem.is_missing() => {
-            return Ok(secret_and(match record::may_create(recorded(repository).as_ref(), &location) {
+            return Ok(secret_and(match record::may_create(recorded_root(repository).as_ref(), &location) {
                 Ok(()) => REACHABLE.yes("the backend answers; the repository is made by its first invoker"),
                 Err(vanished) => no(vanished.to_string()),
             }));
@@ -124,7 +124,7 @@ async fn seen(context: &Context, repository: &Repository) -> Result<ObservedRepo
             return Ok(secret_and(no(with_secret(problem, repository).chain())));
         }
     };
-    match verified(context, repository, &location, &looked.id).await {
+    match verified(context, repository, &access.key, &location, &looked.id).await {
         Ok(()) => {
             let conditions = vec![SECRET.yes(""), REACHABLE.yes("")];
             Ok(ObservedRepository { is_checked: true, conditions, found: Some((backend, looked)) })
@@ -143,7 +143,7 @@ async fn no_mover(
     location: &str,
 ) -> Result<Option<String>, ApiError> {
     let reason = access.store().err().map(|problem| problem.chain()).unwrap_or_default();
-    if recorded(repository).is_none_or(|recorded| recorded.location != location) {
+    if recorded_root(repository).is_none_or(|recorded| recorded.location != location) {
         return Ok(Some(format!(
             "{reason}; a mover opens it when the first BackupConfiguration or BackupBatch uses it"
         )));

@@ -15,7 +15,7 @@ use lifeboat_plan::stash::reservation::{self, Record, RepositoryName};
 
 use super::super::claims::release_gone;
 use super::super::object;
-use super::super::opened::recorded;
+use super::super::opened::recorded_root;
 use super::super::reservations::{self, ReservationError, ReservedId, record_of};
 use crate::context::Context;
 use crate::reserved::Records;
@@ -55,7 +55,7 @@ impl Users {
 
     /// Reads the users of a Repository's repository, after the claims of objects that no longer exist were removed.
     pub(super) async fn refresh(&self, context: &Context, repository: &Repository) -> Result<(), ApiError> {
-        let Some(recorded) = recorded(repository) else { return Ok(()) };
+        let Some(recorded) = recorded_root(repository) else { return Ok(()) };
         let (namespace, _) = object::parts(repository);
         for id in ReservedId::both(namespace, &recorded.id) {
             release_gone(context, &id).await?;
@@ -71,7 +71,7 @@ impl Users {
     /// The objects that use a Repository; None if no record of its repository was seen.
     fn of(&self, repository: &Repository) -> Option<Vec<TypedObjectRef>> {
         let (namespace, name) = object::parts(repository);
-        let id = recorded(repository)?.id;
+        let id = recorded_root(repository)?.id;
         let own = RepositoryName { namespace: namespace.to_owned(), name: name.to_owned() };
         let found: Vec<Record> =
             ReservedId::both(namespace, &id).iter().filter_map(|id| self.0.get(&id.config_map())).collect();

@@ -33,7 +33,7 @@ use lifeboat_transfer::repositories::{Access, RepositoryProblem};
 use serde_json::json;
 
 use super::super::host::{NoAccess, RepositoryAccess, access_of};
-use super::super::opened::recorded;
+use super::super::opened::recorded_root;
 use super::super::reservations::{self, ReservationError, ReservedId};
 use super::super::{key_of, look, object, state};
 use super::{Memory, State};
@@ -143,7 +143,7 @@ async fn let_go(context: &Context, memory: &Memory, repository: &Repository) -> 
 
 /// Removes the claim with which the repository was held for its deletion.
 async fn release(context: &Context, repository: &Repository) -> Result<(), ApiError> {
-    let Some(recorded) = recorded(repository) else { return Ok(()) };
+    let Some(recorded) = recorded_root(repository) else { return Ok(()) };
     let (namespace, _) = object::parts(repository);
     let uid = repository.uid().unwrap_or_default();
     for id in ReservedId::both(namespace, &recorded.id) {
@@ -223,7 +223,7 @@ async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left
 /// Reserves the repository for its deletion, so that no invoker starts to use it.
 async fn hold(context: &Context, repository: &Repository) -> Result<(), NotWiped> {
     let (namespace, name) = object::parts(repository);
-    let Some(recorded) = recorded(repository) else { return Ok(()) };
+    let Some(recorded) = recorded_root(repository) else { return Ok(()) };
     let access = access_of(context, repository).await?.access;
     let own = RepositoryName { namespace: namespace.to_owned(), name: name.to_owned() };
     let claim = Claim::of_deletion(own, &repository.uid().unwrap_or_default(), context.now());
@@ -261,7 +261,7 @@ async fn judged(context: &Context, repository: &Repository) -> Result<Judged, No
         Err(problem) if problem.is_missing() => None,
         Err(problem) => return Err(problem.into()),
     };
-    let recorded = recorded(repository);
+    let recorded = recorded_root(repository);
     let (mut users, mut others, mut locks, mut other_clusters) = (Vec::new(), Vec::new(), Vec::new(), 0);
     if let (Some(opened), Some(recorded)) = (&opened, &recorded) {
         users = users::of(context, repository, &recorded.id).await?;

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 
 use lifeboat_plan::stash::hosts::HostName;
-use lifeboat_plan::stash::retention::KeepPolicy;
+use lifeboat_plan::stash::retention::{KeepPolicy, Policies};
 
 use super::*;
 
 fn request<'a>(
-    keep: &'a KeepPolicy,
+    policies: &'a Policies,
     hosts: &'a BTreeSet<HostName>,
     id: &'a str,
     stored: &'a [String],
 ) -> PolicyRequest<'a> {
-    PolicyRequest { keep, hosts, id, stored, dry_run: false }
+    PolicyRequest { policies, hosts, id, stored, dry_run: false }
 }
 
 async fn left(world: &World, key: &RepositoryKey) -> usize {
@@ -29,7 +29,8 @@ async fn nothing_is_removed_unless_the_repository_is_the_reserved_one_and_lists_
     for _ in 0..3 {
         ids.push(World::snapshot_in(world.store("r"), "app", &[]).await);
     }
-    let (keep, hosts) = (KeepPolicy { last: 1, ..KeepPolicy::default() }, BTreeSet::from(["app".into()]));
+    let keep = Policies::One(KeepPolicy { last: 1, ..KeepPolicy::default() });
+    let hosts = BTreeSet::from(["app".into()]);
     let other = "0".repeat(64);
     let wrong = apply_policy(&world.context, &key, &request(&keep, &hosts, &other, &[])).await;
     assert!(wrong.unwrap_err().chain().contains("nothing was removed"));
@@ -53,7 +54,7 @@ async fn a_policy_that_keeps_nothing_of_a_group_removes_nothing_of_it() {
         World::snapshot_in(world.store("r"), "app", tags).await;
         World::snapshot_in(world.store("r"), "db", &[]).await;
     }
-    let keep = KeepPolicy { tags: vec!["keep".into()], ..KeepPolicy::default() };
+    let keep = Policies::One(KeepPolicy { tags: vec!["keep".into()], ..KeepPolicy::default() });
     let hosts = BTreeSet::from(["app".into(), "db".into()]);
     let applied = apply_policy(&world.context, &key, &request(&keep, &hosts, &id, &[])).await.unwrap();
     assert_eq!(applied.kept_whole, ["host db path /data"]);

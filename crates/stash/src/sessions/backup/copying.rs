@@ -11,6 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
 use lifeboat_mover::report::{BackedUp, Outcome};
 use lifeboat_mover::task::{self, Part, Source, TaskWork};
+use lifeboat_plan::stash::repo_dirs::{DirTags, VOLUME_TAG};
 use lifeboat_plan::stash::rules::{DEVICE_TAG, SESSION_TAG};
 use lifeboat_plan::stash::session::BackupArgs;
 use lifeboat_plan::stash::targets::{HostPart, MoverParts, MoverSource, VolumeAccess};
@@ -53,6 +54,8 @@ pub(in crate::sessions) struct CopyOptions {
     pub(in crate::sessions) args: BackupArgs,
     /// The task whose output is stored instead of the volumes of the host.
     pub(in crate::sessions) source: Option<Source>,
+    /// Of a Restic: what the tags of its snapshots say, beside their volume.
+    pub(in crate::sessions) directory: Option<DirTags>,
 }
 
 #[async_trait]
@@ -145,9 +148,13 @@ impl Copying<'_> {
     }
 
     fn part_work(&self, part: &HostPart) -> task::BackupWork {
-        let CopyOptions { session, exclude, args, source } = &self.options;
+        let CopyOptions { session, exclude, args, source, directory } = &self.options;
         let source = source.clone().unwrap_or_else(|| self.source(part));
         let mut tags = vec![format!("{SESSION_TAG}{session}")];
+        if let Some(directory) = directory {
+            tags.extend(directory.tags());
+            tags.push(format!("{VOLUME_TAG}{}", part.volume));
+        }
         tags.extend(args.tags.iter().cloned());
         let at = match &source {
             // Devices and the output of programs are one file, with a name of its own.
@@ -221,7 +228,9 @@ impl Copying<'_> {
                         problems.push((part.path.to_string(), incomplete(&stored.snapshot)));
                     }
                     locked(&self.numbers).add(&stored.snapshot, report.as_ref().ok());
-                    snapshots.push(stats(part, &stored, report.ok().as_ref()));
+                    let volume = self.options.directory.as_ref().map(|_| part.volume.clone());
+                    let stats = stats(part, &stored, report.ok().as_ref());
+                    snapshots.push(SnapshotStats { volume, ..stats });
                 }
                 Err(error) => problems.push((part.path.to_string(), error.to_string())),
             }
@@ -241,7 +250,10 @@ impl Copying<'_> {
         let error = (!problems.is_empty()).then(|| grouped(&problems));
         let bytes = self.work.is_some().then(|| locked(&self.numbers).bytes());
         let written = self.record.change(|host| {
-            host.snapshots.retain(|known| !snapshots.iter().any(|new| new.path == known.path));
+            let is_new = |known: &SnapshotStats| {
+                snapshots.iter().any(|new| new.path == known.path && new.volume == known.volume)
+            };
+            host.snapshots.retain(|known| !is_new(known));
             host.snapshots.extend(snapshots);
             // If the host needs another mover, that mover starts with its own first attempt.
             host.run.attempt = None;
@@ -276,6 +288,7 @@ fn stats(part: &HostPart, stored: &Stored, reported: Option<&BackedUp>) -> Snaps
     SnapshotStats {
         name: Some(stored.snapshot.id.clone()),
         path: Some(part.path.to_string()),
+        volume: None,
         total_size: Some(human_size(stored.snapshot.bytes)),
         uploaded: Some(human_size(stored.snapshot.bytes_added)),
         processing_time: reported.map(|reported| minutes(reported.milliseconds)),

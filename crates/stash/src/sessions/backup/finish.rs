@@ -12,13 +12,14 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::stash::hosts::HostName;
 use lifeboat_plan::stash::invoker::ValidDriver;
 use lifeboat_plan::stash::reservation::RepositoryName;
-use lifeboat_plan::stash::retention::{Retention, would_remove};
+use lifeboat_plan::stash::retention::{Policies, Retention, would_remove};
 use lifeboat_plan::stash::session::{
     FailedSession, InvokerId, OldSession, Retry, due_annotation, labels, retry, to_delete,
 };
 use lifeboat_plan::stash::state::conditions::{ConditionType, Observation, Truth};
 use lifeboat_plan::stash::state::{SessionPhase, SessionState, WorkPhase};
 
+use super::directories;
 use super::reserved::{NotReserved, Reserved};
 use super::work::BackupWork;
 use super::written;
@@ -51,9 +52,10 @@ pub(super) async fn finish(
         })
         .await;
     let observed = match &work.valid.driver {
-        ValidDriver::Restic(repository) => {
-            finish_repository(context, record, work, repository, &hosts).await?
-        }
+        ValidDriver::Restic(repository) => match &work.valid.directories {
+            Some(of_restic) => directories::finish(record, work, repository, of_restic).await?,
+            None => finish_repository(context, record, work, repository, &hosts).await?,
+        },
         ValidDriver::VolumeSnapshotter => {
             let (invoker, kept) = (&work.invoker, &work.valid.retention);
             let dry_run = invoker.policy().dry_run;
@@ -67,6 +69,7 @@ pub(super) async fn finish(
     let state = record.state().await;
     doubt(context, &work.invoker, work.key.as_ref(), &state);
     context.metrics.sessions.ended(&ended(work, &state, record.now()));
+    written(record.change(SessionState::shorten).await?)?;
     Ok(())
 }
 
@@ -242,7 +245,9 @@ async fn apply_retention(
         return (kind.yes("everything is kept"), (!dry_run).then_some(0));
     };
     let stored: Vec<String> = record.read(stored_snapshots).await;
-    let request = PolicyRequest { keep, hosts, id: &reserved.repository, stored: &stored, dry_run };
+    let policies = Policies::One(keep.clone());
+    let request =
+        PolicyRequest { policies: &policies, hosts, id: &reserved.repository, stored: &stored, dry_run };
     match Box::pin(apply_policy(context, key, &request)).await {
         Ok(applied) => {
             let removed = u64::try_from(applied.removed.len()).ok().filter(|_| !dry_run);
@@ -292,7 +297,7 @@ pub(super) async fn after_end(
         namespace: record.namespace.clone(),
         name: session.spec.invoker.name.clone(),
     };
-    let Some(invoker) = Invoker::read(&context.core, &id).await? else { return Ok(Action::await_change()) };
+    let Some(invoker) = Invoker::read(context, &id).await? else { return Ok(Action::await_change()) };
     let Ok(valid) = invoker.valid(|_| Vec::new()) else { return Ok(Action::await_change()) };
     // A history that cannot be cleaned is a warning: no retry waits for it.
     let cleaned = match clean_history(context, session, valid.history_limit).await {
@@ -347,6 +352,7 @@ async fn make_retry(
         again
     })
     .await
+    .map(drop)
 }
 
 async fn clean_history(context: &Context, session: &BackupSession, limit: usize) -> Result<(), ApiError> {

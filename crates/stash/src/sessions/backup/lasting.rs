@@ -59,7 +59,7 @@ impl Lasting for LastingBackup {
             name: invoker.name.clone(),
         };
         // The metrics of an invoker that cannot be read stay as they are.
-        let invoker = Invoker::read(&self.context.core, &id).await.ok().flatten();
+        let invoker = Invoker::read(&self.context, &id).await.ok().flatten();
         finish::end_now(&self.context, invoker.as_ref(), record, message).await
     }
 }

@@ -4,7 +4,7 @@
 //! snapshots are forgotten.
 
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::stash::invoker::ValidDriver;
+use lifeboat_plan::stash::invoker::{ValidBackup, ValidDriver};
 use lifeboat_plan::stash::reservation::{Claim, RepositoryName, Standing};
 use lifeboat_plan::stash::state::SessionState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{finish, skip, written};
 use crate::context::Context;
-use crate::invokers::{Invoker, claim, nodes, not_allowed, read_repository};
+use crate::invokers::{Invoker, claim, may_not_use, nodes, not_allowed, read_repository};
 use crate::patience::is_refusal;
 use crate::repository::reservations::{self, ReservationError, ReservedId};
 use crate::repository::{RepositoryProblem, key_of, ready};
@@ -82,10 +82,13 @@ pub(super) async fn reserve(
     context: &Context,
     record: &SessionRecord,
     invoker: &Invoker,
-    driver: &ValidDriver,
+    valid: &ValidBackup,
     cancel: &CancellationToken,
 ) -> Result<Reservation, Stopped> {
-    let ValidDriver::Restic(repository) = driver else { return Ok(Reservation::Held) };
+    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(Reservation::Held) };
+    if valid.directories.is_some() {
+        return Box::pin(may_use(context, record, invoker, valid)).await;
+    }
     let kind = ConditionType::BackendRepositoryInitialized;
     let has_begun = record.read(has_begun).await;
     if has_begun && cancel.is_cancelled() {
@@ -118,6 +121,39 @@ pub(super) async fn reserve(
     }
 }
 
+/// Whether a Restic may use its Repository. The repositories in its directories are opened and reserved for each host.
+async fn may_use(
+    context: &Context,
+    record: &SessionRecord,
+    invoker: &Invoker,
+    valid: &ValidBackup,
+) -> Result<Reservation, Stopped> {
+    let ValidDriver::Restic(repository) = &valid.driver else { return Ok(Reservation::Held) };
+    let has_begun = record.read(has_begun).await;
+    let Some(object) = read_repository(context, repository).await? else {
+        if has_begun {
+            return Ok(Reservation::Held);
+        }
+        let message = format!(
+            "Repository {}/{} does not exist; create it, or correct spec.repository",
+            repository.namespace, repository.name
+        );
+        return not_initialized(context, record, invoker, &message).await;
+    };
+    match may_not_use(context, invoker, valid, &object).await? {
+        Some(refusal) if has_begun => Ok(Reservation::Lost(refusal)),
+        Some(refusal) => {
+            skip(record, &refusal).await?;
+            Ok(Reservation::Ended)
+        }
+        None => {
+            let (now, found) = (record.now(), ConditionType::BackendRepositoryInitialized.yes(""));
+            written(record.change(|state| state.observe(&found, now)).await?)?;
+            Ok(Reservation::Held)
+        }
+    }
+}
+
 /// Ends a session that cannot use its repository.
 async fn not_initialized(
     context: &Context,
@@ -138,7 +174,7 @@ fn has_begun(state: &SessionState) -> bool {
 }
 
 /// Confirms that a claim is granted at this moment.
-async fn confirmed(context: &Context, id: &ReservedId, claim: &Claim) -> Result<(), NotReserved> {
+pub(super) async fn confirmed(context: &Context, id: &ReservedId, claim: &Claim) -> Result<(), NotReserved> {
     match reservations::confirm(context, id, claim).await {
         Ok(Standing::Holds) => Ok(()),
         Ok(Standing::Waits(conflict)) => Err(NotReserved::NotHeld(conflict.to_string())),

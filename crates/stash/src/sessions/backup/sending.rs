@@ -67,6 +67,7 @@ impl BackupWork {
     }
 
     fn options(&self, member: usize, task: Option<&TaskWork>) -> CopyOptions {
+        let directory = self.tags(member);
         let member = self.member(member);
         let target = member.and_then(|member| member.spec.target.as_ref());
         CopyOptions {
@@ -77,6 +78,7 @@ impl BackupWork {
                 .map(|target| target.args.clone())
                 .unwrap_or_default(),
             source: task.map(TaskWork::source),
+            directory,
         }
     }
 

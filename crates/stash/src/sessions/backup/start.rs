@@ -167,7 +167,7 @@ async fn open_backup(
             namespace: namespace.to_owned(),
             name: session.spec.invoker.name.clone(),
         };
-        let invoker = Invoker::read(&context.core, &id).await?;
+        let invoker = Invoker::read(context, &id).await?;
         let targets = invoker.map(|invoker| invoker.targets()).unwrap_or_default();
         targets.into_iter().map(|target| (target, BTreeSet::new(), WorkPhase::Pending)).collect()
     } else {

@@ -9,6 +9,7 @@ mod hooks;
 mod interrupted;
 mod members;
 mod reserved;
+mod restics;
 mod snapshots;
 mod turns;
 mod volumes;
@@ -20,6 +21,7 @@ use lifeboat_transfer::attempts::testing::FakeEffects;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::settings::StashSettings;
 use crate::testing::{FakeCommands, SHOP, World, condition};
 
 const STASH: &str = "/apis/stash.appscode.com/v1beta1/namespaces/shop";
@@ -33,7 +35,11 @@ struct Shop {
 
 impl Shop {
     async fn new() -> Self {
-        let mut world = World::new().await;
+        Self::with(StashSettings::default()).await
+    }
+
+    async fn with(settings: StashSettings) -> Self {
+        let mut world = World::with_settings(settings).await;
         let movers = Arc::new(FakeEffects::default());
         movers.well.store(true, Ordering::Relaxed);
         let commands = Arc::new(FakeCommands::default());

@@ -14,12 +14,13 @@ use lifeboat_plan::stash::session::Order;
 use lifeboat_plan::stash::state::HostState;
 use lifeboat_plan::stash::state::conditions::ConditionType;
 use lifeboat_plan::stash::targets::{
-    Host, HostPart, HostSource, MOST_HOSTS, SentFor, SentHosts, TargetPlan, continued_plan,
+    Host, HostPart, HostSource, MOST_HOSTS, SentFor, SentHosts, TargetPlan, continued_plan, planned,
 };
 use lifeboat_transfer::attempts::WorkContext;
 use lifeboat_transfer::repositories::RepositoryKey;
 use tokio_util::sync::CancellationToken;
 
+use super::directories::HostDirectory;
 use crate::context::Context;
 use crate::invokers::Invoker;
 use crate::metrics::HostNumbers;
@@ -41,7 +42,7 @@ pub(in crate::sessions) struct BackupWork {
     pub(super) record: Arc<SessionRecord>,
     pub(super) invoker: Invoker,
     pub(super) valid: ValidBackup,
-    /// None with driver VolumeSnapshotter.
+    /// None with driver VolumeSnapshotter. That of the Repository, also for a Restic, whose hosts have repositories in its directories.
     pub(super) key: Option<RepositoryKey>,
     pub(super) transfers: WorkContext,
     pub(super) retry_left: i32,
@@ -58,6 +59,8 @@ pub(super) type SharedNumbers = Arc<Mutex<HostNumbers>>;
 pub(super) struct AtWork {
     /// The hosts of members as they were found.
     pub(super) plans: Mutex<BTreeMap<(usize, HostName), Host>>,
+    /// The directories of the hosts of a Restic.
+    pub(super) directories: Mutex<BTreeMap<(usize, HostName), HostDirectory>>,
     /// The tasks of members that have one.
     pub(super) tasks: Mutex<BTreeMap<usize, TaskWork>>,
     /// The turns of members on their targets.
@@ -93,7 +96,11 @@ impl BackupWork {
         let name = TargetName { kind: target.kind, namespace: &target.key.namespace, name: &target.key.name };
         let class = spec.snapshot_class_name.as_deref().filter(|class| !class.is_empty());
         let facts = target::read(&self.context.core, &self.transfers.settings, name, class).await?;
-        continued_plan(&facts, spec, sent).map_err(|error| NoHosts::Failed(error.to_string()))
+        let plan = match &target.mounts {
+            Some(mounts) => planned(&facts, target.alias.as_deref(), mounts, sent),
+            None => continued_plan(&facts, spec, sent),
+        };
+        plan.map_err(|error| NoHosts::Failed(error.to_string()))
     }
 
     /// The hosts of a member that have an attempt on record, and the pod of each.
@@ -144,7 +151,9 @@ impl SessionWork for BackupWork {
 
     async fn find_hosts(&self, member: usize, cancel: &CancellationToken) -> Result<Vec<HostName>, NoHosts> {
         self.wait_for_turn(member, cancel).await?;
-        let plan = self.plan(member, &self.sent(member).await).await?;
+        let sent = self.sent(member).await;
+        let mut plan = self.plan(member, &sent).await?;
+        self.give_directories(member, &mut plan, &sent).await?;
         let (now, mut is_full) = (self.record.now(), false);
         let changed = self.record.change(|state| {
             let others = state.members.iter().enumerate().filter(|(other, _)| *other != member);
@@ -227,7 +236,12 @@ impl SessionWork for BackupWork {
         if record.state().await.run.attempt.is_none() {
             self.note_pod(&record, &source).await?;
         }
-        let Some(key) = &self.key else { return self.take_snapshot(&record, &source, cancel).await };
+        if self.key.is_none() {
+            return self.take_snapshot(&record, &source, cancel).await;
+        }
+        let Some(key) = self.key_of_host(record.member, &record.host) else {
+            return record.failed("the host has no directory in the Repository".to_owned()).await.map(drop);
+        };
         for (mover, parts) in self.movers(record.member, &source).into_iter().enumerate() {
             let state = record.state().await;
             if state.phase.has_ended() {
@@ -237,7 +251,7 @@ impl SessionWork for BackupWork {
                 continue;
             }
             let wanted = parts.parts.clone();
-            self.send(key, &record, &source, mover, parts, cancel).await?;
+            self.send(&key, &record, &source, mover, parts, cancel).await?;
             if !are_stored(&record.state().await, &wanted) {
                 // The host failed, or its mover was left to the next leader, which continues the host.
                 return Ok(());
@@ -285,7 +299,10 @@ fn new_host(host: &Host, now: jiff::Timestamp) -> HostState {
 /// Whether the host has a snapshot of each of these parts.
 fn are_stored(host: &HostState, parts: &[HostPart]) -> bool {
     let is_stored = |part: &HostPart| {
-        host.snapshots.iter().any(|stored| stored.path.as_deref() == Some(part.path.as_str()))
+        let is_of = |volume: &String| *volume == part.volume;
+        host.snapshots.iter().any(|stored| {
+            stored.path.as_deref() == Some(part.path.as_str()) && stored.volume.as_ref().is_none_or(is_of)
+        })
     };
     parts.iter().all(is_stored)
 }

@@ -74,7 +74,7 @@ async fn a_member_with_a_target_says_what_its_session_waits_for() {
         namespace: record.namespace.clone(),
         name: session.spec.invoker.name.clone(),
     };
-    let invoker = Invoker::read(&shop.world.context.core, &id).await.unwrap().unwrap();
+    let invoker = Invoker::read(&shop.world.context, &id).await.unwrap().unwrap();
     let waits = wait(&shop.world.context, &invoker, &record, "waiting for another session").await;
     assert!(matches!(waits, Ok(Advance::Waits)));
     let session = shop.object("s");
