@@ -41,7 +41,7 @@ pub struct DefaultImages<'a> {
 pub fn default_agents(images: DefaultImages<'_>) -> Vec<DefaultAgent> {
     let agent = |name, image: &str, commands| DefaultAgent {
         name,
-        spec: BackupAgentSpec { image: image.to_owned(), commands },
+        spec: BackupAgentSpec { image: image.to_owned(), commands, arguments: None },
     };
     vec![
         agent("stash", images.own, commands("backup", "recover")),

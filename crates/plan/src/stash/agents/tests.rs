@@ -16,7 +16,7 @@ const SEED_RECOVERY: &str =
 fn spec(backup: &[&str], recovery: &[&str]) -> BackupAgentSpec {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let commands = AgentCommands { backup: words(backup), recovery: words(recovery) };
-    BackupAgentSpec { image: "tools:1".to_owned(), commands }
+    BackupAgentSpec { image: "tools:1".to_owned(), commands, arguments: None }
 }
 
 fn values() -> Values {
