@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::gather::{GatheredNow, OPENING as OPENING_REPOSITORY, gather, nodes};
 use super::invoker::Invoker;
 use super::opening::RepositoryOpenings;
-use super::schedule::{Scheduled, rest, schedule};
+use super::schedule::{rest, schedule};
 use crate::context::Context;
 use crate::repository::reservations::ReservedId;
 use crate::repository::{invoker_resource, release_gone};
@@ -156,13 +156,7 @@ async fn reconcile(
         // Ready.
         next = Action::requeue(Duration::from_millis(100));
     } else if let (true, Ok(valid)) = (is_ready, &valid) {
-        match schedule(&context, &invoker, valid).await? {
-            Scheduled::Later(action) => next = action,
-            Scheduled::Made(due) => {
-                last_due = Some(due);
-                next = Action::requeue(Duration::from_secs(1));
-            }
-        }
+        next = schedule(&context, &invoker, valid).await?.record(&mut last_due);
     }
     if !is_seen(&object) || status != invoker.status || last_due != invoker.last_due {
         let warning = status.warning(&invoker.status, OPENING_REPOSITORY).filter(|_| !is_opening);

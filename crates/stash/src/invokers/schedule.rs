@@ -29,6 +29,19 @@ pub(super) enum Scheduled {
     Made(Timestamp),
 }
 
+impl Scheduled {
+    /// Sets the time of the last session if there is a new one, and returns when to check again.
+    pub(super) fn record(self, last_due: &mut Option<Timestamp>) -> Action {
+        match self {
+            Self::Later(action) => action,
+            Self::Made(due) => {
+                *last_due = Some(due);
+                Action::requeue(Duration::from_secs(1))
+            }
+        }
+    }
+}
+
 /// Creates the session that is due, if there is one.
 pub(super) async fn schedule(
     context: &Context,

@@ -57,9 +57,7 @@ pub(super) async fn items<'a>(
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.rules.mapping.clone());
     log.info(&format!("Starting restore of backup {}/{}", context.namespace, job_backup(restore)), &[]);
-    let started = restore.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
-    let progress = Progress::going_on(restore.annotations().get(WAITING).map(String::as_str), started);
-    let (progress, name) = (Arc::new(progress), restore.name_any());
+    let (progress, name) = (Arc::new(continued(restore)), restore.name_any());
     let ended = tokio::select! {
         ended = handler::restore(job, &tools, &progress, &order.cancel) => ended,
         () = show(api, restore, &progress, &away) => return Err(RestoreError::Overtaken),
@@ -96,6 +94,12 @@ pub(super) async fn items<'a>(
         ended = Box::pin(end(rest)) => ended,
         () = show(api, restore, &progress, &away) => Err(RestoreError::Overtaken),
     }
+}
+
+/// Progress that continues the waits of an earlier server, as the Restore shows them.
+fn continued(restore: &Restore) -> Progress {
+    let started = restore.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
+    Progress::going_on(restore.annotations().get(WAITING).map(String::as_str), started)
 }
 
 /// Adds errors about items that cannot be read.
