@@ -42,7 +42,8 @@ fn pipeline(sides: [&str; 2]) -> Value {
 fn restic_reads_a_dump_of_an_agent_and_an_agent_loads_one_of_restic() {
     let work = directory();
     let (rows, loaded) = (work.path().join("rows"), work.path().join("loaded"));
-    let content: String = (0..200_000).map(|row| format!("INSERT INTO orders VALUES ({row});\n")).collect();
+    let content =
+        (0..200_000).fold(String::new(), |all, row| all + &format!("INSERT INTO orders VALUES ({row});\n"));
     fs::write(&rows, &content).unwrap();
     let directory = work.path().join("repository");
     let repository = Repository::local(&directory);

@@ -48,7 +48,7 @@ enum Command {
 }
 
 pub(crate) async fn run(args: Args) -> Result<(), CliError> {
-    let settings = args.common.resolve(variables())?;
+    let settings = args.common.resolve(&variables())?;
     output::start_log(&settings);
     let session = Session::new(settings, signals::interruption(true)?);
     run_in(&session, Box::pin(dispatch(&session, args.command))).await

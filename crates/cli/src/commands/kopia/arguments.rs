@@ -58,7 +58,7 @@ pub(crate) struct CommonArgs {
 impl CommonArgs {
     /// The settings of a repository command, for a kopia repository. Variables that name a repository in restic's format
     /// say nothing about this one.
-    pub(super) fn resolve(self, variables: Variables) -> Result<Settings, CliError> {
+    pub(super) fn resolve(self, variables: &Variables) -> Result<Settings, CliError> {
         let names_repository = |name: &str| {
             ["RESTIC_REPOSITORY", "RESTIC_PASSWORD"].iter().any(|prefix| name.starts_with(prefix))
         };
@@ -72,7 +72,7 @@ impl CommonArgs {
             no_password: false,
             key_hint: None,
         };
-        let target = Target::resolve(flags, "KOPIA_", &variables)?;
+        let target = Target::resolve(flags, "KOPIA_", variables)?;
         if target.location == LocationSource::Missing {
             return Err(CliError::usage("no repository is named").help(
                 "name one with --repo or KOPIA_REPOSITORY: a directory, s3:https://HOST/BUCKET/PREFIX, …",
@@ -100,9 +100,9 @@ mod tests {
     use crate::commands::repository::settings::PasswordSource;
 
     fn resolve(args: CommonArgs, variables: &[(&str, &str)]) -> Result<Settings, CliError> {
-        args.resolve(
-            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-        )
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        args.resolve(&variables)
     }
 
     #[test]
