@@ -32,6 +32,7 @@ async fn carry_out(world: &World, uid: &str, rights: Rights, work: TaskWork) -> 
         result_file: result_file.clone(),
         pod_uid: "pod".into(),
         environment: Vec::new(),
+        program: directory.path().join("program"),
         output: Box::new(std::io::sink()),
     };
     run(settings, CancellationToken::new()).await;
