@@ -1,8 +1,8 @@
-//! What a restore from an untrusted location brings. A user with write access to a bucket must not gain rights through
-//! another user's restore, so the types that come are listed, and everything else is left out: custom resources too,
-//! because nobody here knows what their controllers do. Workloads come if their pods pass Pod Security level `baseline`,
-//! and objects only come into namespaces that the restore itself creates, because a pod can use every Secret and every
-//! service account of its namespace.
+//! What a restore from an untrusted location brings. A user with write access to a bucket must not gain
+//! rights through another user's restore, so only listed types are restored, and all others are left out:
+//! custom resources too, because the effects of their controllers are unknown. Workloads are restored if
+//! their pods pass Pod Security level `baseline`. Objects are only restored into namespaces that the restore
+//! creates or names, because a pod can use every Secret and every service account of its namespace.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
