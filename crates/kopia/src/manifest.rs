@@ -1,5 +1,6 @@
-//! Manifests: small JSON documents in contents with the prefix `m`. There is no directory of them, so all are read; of
-//! several with one ID the one modified last counts, and a deleted one ends the ID. Only snapshots are kept.
+//! Manifests: small JSON documents in contents with the prefix `m`. They have no directory, so all are read.
+//! If several have the same ID, the one that was modified last is valid; if that one is marked as deleted,
+//! the ID does not exist. Only snapshots are kept.
 
 use std::collections::HashMap;
 
@@ -77,7 +78,8 @@ struct Stats {
     errors: u64,
 }
 
-/// A manifest as it is merged: deleted ones and those of other types are remembered, too, because they may be later.
+/// One version of a manifest during the merge. Deleted ones and those of other types are kept, too: they may
+/// be newer than a snapshot with the same ID.
 struct Version {
     modified: NodeTime,
     snapshot: Option<Box<Snapshot>>,
@@ -89,7 +91,7 @@ pub async fn snapshots(repository: &Repository, filter: &Filter) -> Result<Vec<S
     Ok(all.into_iter().filter(|snapshot| filter.matches(snapshot)).collect())
 }
 
-/// The snapshot with an ID, or the start of one that is unique, or the latest that matches.
+/// Finds a snapshot by `name`: an ID, a unique prefix of an ID, or `latest`.
 pub async fn find(repository: &Repository, name: &str, filter: &Filter) -> Result<Snapshot> {
     select(load(repository).await?, name, filter)
 }

@@ -1,11 +1,11 @@
 //! Restores a snapshot to a directory, or the content of a block device to a device. Writes only below the target,
 //! with the same safe writing as the restore of our own repositories, and returns what it did and every problem.
 //!
-//! One thread walks the tree, decides (`plan` of crate repository) and creates directories and links. Files are
-//! collected in windows: the contents that a window needs are grouped by pack, neighbours are read at once, and worker
-//! threads open, verify and write them. Whoever writes the last part of a file sets its owner, mode and times; when the
-//! last entry of a directory is done, the directory gets its own. Memory is bounded by the window and by the bytes that
-//! are read and not yet written.
+//! One thread walks the tree, decides (`plan` of crate repository) and creates directories and links. Files
+//! are collected in windows: the contents that a window needs are grouped by pack, neighbours are read at
+//! once, and worker threads open, verify and write them. The thread that writes the last part of a file sets
+//! its owner, mode and times; those of a directory are set when its last entry is done. Memory is bounded by
+//! the window and by the bytes that are read and not yet written.
 
 mod compare;
 pub mod device;

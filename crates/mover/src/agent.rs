@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 /// The longest message in either direction.
 const LONGEST: usize = 16 * 1024;
 
-/// What the program `restic` asks of the mover.
+/// A request of the program `restic` to the mover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "verb", deny_unknown_fields)]
 pub enum Request {
-    /// Read the file that comes along to its end and prepare a snapshot of it.
+    /// Read the passed file to its end and prepare a snapshot of it.
     Backup,
-    /// Write the content of the task's snapshot into the file that comes along.
+    /// Write the content of the task's snapshot into the passed file.
     Restore {
         /// The snapshot that the command names, if it names one.
         snapshot: Option<String>,
@@ -32,7 +32,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The command that it stands for, as messages name it.
+    /// The command of the request, for messages.
     pub fn command(&self) -> &'static str {
         match self {
             Self::Backup => "restic backup",
@@ -47,7 +47,7 @@ impl Request {
 pub enum Answer {
     /// Everything was read or written. A prepared snapshot is saved only if all commands succeed.
     Done { bytes: u64 },
-    /// Nothing was done, or not everything.
+    /// The request was refused, or failed before its end.
     Refused { message: String },
 }
 

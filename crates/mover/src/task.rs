@@ -35,8 +35,8 @@ pub const UNREADABLE_TAG: &str = "lifeboat-unreadable=";
 /// The tag of a snapshot with missing files, set if the task requests it: such a snapshot is never the latest, and
 /// retention keeps complete snapshots instead of it.
 pub const INCOMPLETE_TAG: &str = "lifeboat-incomplete";
-/// The prefix of the tag with the name of the volume, where two volumes of a host are stored at one path. Only a snapshot with the
-/// same tag is the parent of such a backup.
+/// The prefix of the tag with the name of the volume, used if two volumes of a host are stored at one path.
+/// Only a snapshot with the same tag is the parent of such a backup.
 pub const VOLUME_TAG: &str = "lifeboat-volume=";
 
 /// The work of one mover: one or several parts on one repository, or calls, which need no repository.
@@ -128,8 +128,8 @@ pub struct BackupWork {
     /// Patterns of files that are left out, in restic's syntax; a leading slash means the root of the snapshot.
     #[serde(default)]
     pub excludes: Vec<String>,
-    /// A directory below that of the source that is read instead, or a single file, whose name `at` has. For mounts with a
-    /// subPath, and for a path below a mount; the proof is still about the volume. Version 2.
+    /// A directory below that of the source that is read instead, or a single file, which `at` names. For
+    /// mounts with a subPath, and for a path below a mount; the proof still identifies the volume. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_path: Option<String>,
     /// The path of the directory in the snapshot, for example `/source/data`, where restic stores a directory that it
@@ -193,8 +193,8 @@ pub struct RestoreWork {
     /// Leave holes where files have zeros.
     #[serde(default)]
     pub sparse: bool,
-    /// Restore only these paths of the snapshot, with everything below them; empty for all. For a device: the path of its content in the
-    /// snapshot, which is refused if it has another.
+    /// Restore only these paths of the snapshot, with everything below them; empty for all. For a device: the
+    /// path of its content; a snapshot with another path is refused.
     #[serde(default)]
     pub paths: Vec<String>,
     /// Restore only files that match one of these patterns, in restic's syntax; empty for all. Version 2.
@@ -204,8 +204,9 @@ pub struct RestoreWork {
     /// Version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// The directory of the snapshot whose content is restored into the target, for example `/source/data`; by
-    /// default the root of the snapshot. Or a single file, which is restored as the file at `sub_path`, whose name it has. Version 2.
+    /// The directory of the snapshot whose content is restored into the target, for example `/source/data`;
+    /// by default the root of the snapshot. Or a single file, which is restored to `sub_path`, whose last
+    /// part is the file's name. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// A directory below that of the target that is filled instead, and created if it is missing. For mounts with a
@@ -216,8 +217,9 @@ pub struct RestoreWork {
     /// use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// Afterwards remove what the snapshot does not have, so that the directory is as it was when the snapshot was made: for restores that
-    /// undo another one. Only for a whole directory, and only after everything was written and verified. Version 2.
+    /// Remove entries that the snapshot does not have, so that the directory is as it was when the snapshot
+    /// was made: for restores that undo another one. Only for a whole directory, and only after everything
+    /// was written and verified. Version 2.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
     /// A file below the target that is written after everything was verified; a waiting pod polls for it. A part that
@@ -302,19 +304,20 @@ pub struct MaintainWork {
 pub struct LookWork {
     /// How many snapshots are listed at most; the newest come first.
     pub newest: u64,
-    /// What is written beside the data before that.
+    /// Files of the server that are written beside the data before the snapshots are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<StoredState>,
 }
 
 impl LookWork {
-    /// A look that writes nothing.
+    /// An inspection that writes nothing.
     pub fn new(newest: u64) -> Self {
         Self { newest, states: Vec::new() }
     }
 }
 
-/// A file of the server beside the data, which the mover seals with the repository's key. What is in it is the server's.
+/// A file of the server beside the data, which the mover seals with the repository's key. The mover does not
+/// interpret its content.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StoredState {

@@ -1,7 +1,7 @@
-//! Objects that the server itself made or that hold its keys: the Secrets of storage, repositories and links, and the
-//! parts of movers. They are in no backup and come back with no restore, because whoever reads a backup could open
-//! everything with them, and a restored one would replace the key of this cluster. Given by the API's caller, which
-//! knows the names; used by the filters of backups and restores.
+//! Objects that the server itself made or that hold its keys: the Secrets of storage, repositories and links,
+//! and the parts of movers. They are neither backed up nor restored, because a reader of a backup could open
+//! everything with them, and a restored one would replace the key of this cluster. Given by the API's caller,
+//! which knows the names; used by the filters of backups and restores.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,7 @@
-//! Invokers and Repositories whose status may be wrong, because a session of theirs failed: nothing checks what an object at
-//! rest needs, so the failure of a session is the first that is seen of a Secret, a repository or a target that is missing.
-//! Filled at the end of sessions, read by the controllers of both kinds, which then look again. Known to one server only.
+//! Invokers and Repositories whose status may be wrong, because one of their sessions failed. A Ready object
+//! without a due session is not checked, so a missing Secret, repository or target is first noticed when a
+//! session fails. Filled at the end of sessions, read by the controllers of both kinds, which then check the
+//! object. Kept in memory only.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -35,7 +35,7 @@ pub(crate) async fn sealing_secret(context: &Context) -> Result<Vec<u8>, ApiErro
     let secret = Secret {
         metadata: ObjectMeta {
             name: Some(name.into()),
-            // Whoever reads it in a backup could sign links.
+            // A user who reads the key in a backup could sign links.
             labels: Some(BTreeMap::from([(EXCLUDE_FROM_BACKUP.to_owned(), "true".to_owned())])),
             ..ObjectMeta::default()
         },

@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use crate::context::Context;
 use crate::password;
 
-/// The cost of trying a password: as for the repositories, because proofs can be read by whoever reads the bucket.
+/// The cost of trying a password: as for the repositories, because every reader of the bucket can read the
+/// proofs.
 const COST: (u8, u32, u32) = (15, 8, 3);
 
 /// The keys of this installation. Velero's public default password is no secret, and proves nothing.

@@ -164,11 +164,11 @@ pub(crate) async fn forget(
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forgotten {
     pub(crate) removed: usize,
-    /// Snapshots that exist, and are somebody else's.
+    /// Snapshots that exist and are not the backup's.
     pub(crate) foreign: Vec<String>,
 }
 
-/// Forgets those of the snapshots whose tags `owns` accepts. Only who has the repository's password can write tags.
+/// Forgets those of the snapshots whose tags `owns` accepts. Writing tags needs the repository's password.
 pub(crate) async fn forget_owned(
     context: &Context,
     key: &RepositoryKey,

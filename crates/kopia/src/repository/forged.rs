@@ -1,4 +1,4 @@
-//! Repositories with any content, for tests: what only someone with the keys could write.
+//! Repositories with any content, for tests: writing them needs the keys of the repository.
 
 use lifeboat_store::Store;
 

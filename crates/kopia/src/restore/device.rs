@@ -1,5 +1,5 @@
-//! Restores the content of a block device, as Velero's data mover stores it: the snapshot's root has one file, whose name is
-//! the path of a device. The name is not used.
+//! Restores the content of a block device, as Velero's data mover stores it: the snapshot's root has one
+//! file, whose name is the path of a device. The name is not used.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Restores of what only someone with the keys could have written: nothing outside of the target is touched, memory stays
-//! bounded, and everything else is restored.
+//! Restores of hostile content that only a user with the keys could have written: nothing outside of the
+//! target is changed, memory stays bounded, and everything else is restored.
 
 use std::path::Path;
 

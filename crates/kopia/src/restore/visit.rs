@@ -1,5 +1,6 @@
-//! The walk that restores: checks what exists at each path, asks `plan` what to do, creates directories and links,
-//! removes what is in the way, and passes the parts of files to the workers, one window at a time.
+//! Restores during the walk over a snapshot: checks what exists at each path, lets `plan` decide what to do,
+//! creates directories and links, removes entries in their place, and passes the parts of files to the
+//! workers, one window at a time.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ use crate::index::Index;
 use crate::object::{self, Part};
 use crate::tree::{self, Entry};
 
-/// The parts of a full window.
+/// The number of parts in a full window.
 const PARTS: usize = 16 * 1024;
-/// The planned reads that wait.
+/// How many planned reads may wait for a worker.
 const JOBS: usize = 64;
 
 /// Restores everything below `tree`.
@@ -51,7 +52,7 @@ pub(super) async fn run(shared: &Arc<Shared>, tree: ObjectId) -> Result<()> {
     })?;
     match walked {
         Ok(()) => shared.check_fatal(),
-        // The error that stopped the restore says more than that the walk was cancelled.
+        // The error that stopped the restore has the cause; the walk reports only that it was cancelled.
         Err(Error::Cancelled) => shared.check_fatal().and(Err(Error::Cancelled)),
         Err(error) => Err(error),
     }
@@ -206,7 +207,7 @@ impl Restorer {
             let pack = self.index.pack(read.pack)?.name.clone();
             self.jobs.blocking_send(Job { pack, read }).map_err(|_| Error::Cancelled)?;
         }
-        // It may have been loaded again, because a pack was replaced.
+        // The index may have been loaded again, because a pack was replaced.
         self.index = self.shared.repository.index();
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Restorer {
     fn compare(&mut self, directory: &Arc<Directory>, entry: &Entry, stat: &Stat) -> Result<()> {
         let node = &entry.node;
         let Ok(existing) = compare::Existing::open(directory, &node.name) else {
-            // It cannot be read, so it is replaced.
+            // The existing file cannot be read, so it is replaced.
             if self.make_way(directory, node, Removal::Unlink) {
                 return self.write(directory, entry, How::Create, None);
             }
@@ -229,7 +230,7 @@ impl Restorer {
         if same {
             self.unchanged(directory, node, stat);
         } else if stat.links > 1 {
-            // Its other names must not change.
+            // The file has hard links, whose content must not change.
             if self.make_way(directory, node, Removal::Unlink) {
                 return self.write(directory, entry, How::Create, None);
             }
@@ -317,7 +318,7 @@ impl Restorer {
         self.shared.notify(action, &directory.location(Some(&node.name)), false, node.size);
     }
 
-    /// Removes what is in the way.
+    /// Removes the existing entry at the path of a node.
     fn make_way(&self, directory: &Arc<Directory>, node: &Node, removal: Removal) -> bool {
         if self.shared.options.dry_run {
             return true;

@@ -1,12 +1,12 @@
-//! Each object of a small repository is flipped, cut, emptied, deleted or replaced by another one: a restore gives the
-//! right bytes or says what is wrong.
+//! Each object of a small repository is changed by one bit, truncated, emptied, deleted or replaced by
+//! another one: a restore gives the right bytes or reports the damage.
 
 use lifeboat_kopia::Result;
 
 use crate::fixtures::{Objects, all, restore_latest, store, try_open};
 use crate::tree::{below, expected};
 
-/// Whether everything came back; otherwise the restore must have failed or named a problem.
+/// Whether everything was restored; otherwise the restore must have failed or reported a problem.
 async fn right_or_error(objects: &Objects, what: &str) -> bool {
     let target = tempfile::tempdir().unwrap();
     let restored = async {
@@ -80,7 +80,7 @@ async fn a_lost_object_that_is_needed_is_named() {
     }
 }
 
-/// Error correction repairs what is flipped in any place of the packs and indexes.
+/// Error correction repairs a flipped bit in every pack and index blob.
 #[tokio::test]
 async fn error_correction_repairs_what_is_flipped() {
     let objects = &all()["ecc-10"];

@@ -1,6 +1,7 @@
-//! The commands of an agent: a backup reads what they pass to `restic backup`, a recovery writes the snapshot's file to what
-//! calls `restic restore`. The mover holds the repository's lock all the time and decides at the end: a snapshot is written,
-//! and a recovery counts, only if every command exited with 0. See docs/design/0010-agents.md.
+//! Runs the commands of an agent: a backup reads what they pass to `restic backup`, a recovery writes the
+//! snapshot's file into the pipe of their `restic restore`. The mover holds the repository's lock during the
+//! whole run. A snapshot is written, and a recovery succeeds, only if every command exited with 0. See
+//! docs/design/0010-agents.md.
 
 mod door;
 mod drained;
@@ -42,7 +43,7 @@ pub(super) struct Surroundings {
     variables: Arc<Vec<(String, String)>>,
     /// Our program, which the commands find as `restic`.
     program: PathBuf,
-    /// Has the directory with that name and the socket.
+    /// The mover's directory for temporary files, in which the link `restic` and the socket are created.
     temporary: PathBuf,
 }
 
@@ -56,7 +57,8 @@ impl Surroundings {
     }
 }
 
-/// The commands of a backup. A clone is the input of the engine; another one decides at the end.
+/// The commands of a backup. One clone is the input of the engine; another one decides whether the snapshot
+/// is written.
 #[derive(Clone)]
 pub(super) struct AgentBackup(Arc<Inner>);
 
@@ -67,7 +69,8 @@ struct Inner {
     state: Mutex<State>,
 }
 
-/// The commands start with the first read, when the repository is locked: a database is not kept busy by a wait for the lock.
+/// The commands start with the first read, when the repository is locked, so that a dump does not wait for
+/// the lock.
 enum State {
     Waiting,
     Running(Run),
@@ -95,7 +98,7 @@ impl AgentBackup {
         }
     }
 
-    /// Runs one step; after a failed one nothing is left of the commands but the reason.
+    /// Runs one step. If it fails, the commands are dropped, which kills them, and only the reason is kept.
     fn step<T>(&self, step: impl FnOnce(&mut Run) -> Result<T, Failed>) -> io::Result<T> {
         let mut state = self.state();
         let outcome = match &mut *state {
@@ -185,7 +188,7 @@ impl<'a> AgentRestore<'a> {
     }
 }
 
-/// Everything was written: waits until it was read, too, and until all commands have ended.
+/// Called when everything has been written: waits until the pipe was drained and all commands have ended.
 fn taken(run: &mut Run, output: OwnedFd) -> Result<(), Failed> {
     while !drained::is_drained(&output) {
         run.check()?;
@@ -219,7 +222,7 @@ async fn on_thread<T: FromPanic + Send + 'static>(
     stepped.await.unwrap_or_else(|error| T::from_panic(&error))
 }
 
-/// What a step is that ended with a panic.
+/// The result of a step that ended with a panic.
 trait FromPanic {
     fn from_panic(error: &tokio::task::JoinError) -> Self;
 }

@@ -54,8 +54,9 @@ pub(super) async fn feed(
     Ok(Restored { files: 1, bytes: node.size, ..Restored::default() })
 }
 
-/// The output of a command as a stream, whose end is an error unless the command exits with 0: part of a dump is not a backup. The
-/// command starts with the first read, when the repository is locked: a database is not kept busy by a wait for the lock.
+/// The output of a command as a stream, whose end is an error unless the command exits with 0: an incomplete
+/// dump is not a backup. The command starts with the first read, when the repository is locked, so that a
+/// dump does not wait for the lock.
 pub(super) struct Output {
     argv: Vec<String>,
     running: Option<(Running, ChildStdout)>,

@@ -36,7 +36,7 @@ impl From<Failure> for Failed {
     }
 }
 
-/// For `map_err` on a call of the engine; `side` is what its local files are: the source or the target.
+/// For `map_err` on a call of the engine. `side`: whether its local files are the source or the target.
 pub(super) fn of(side: Cause) -> impl Fn(Error) -> Failed {
     move |error| match error {
         Error::Cancelled => Failed::Cancelled,

@@ -25,11 +25,11 @@ pub(super) struct Volume {
     proof: Option<Proof>,
 }
 
-/// What a path below a volume leads to.
+/// The target of a path below a volume.
 pub(super) enum Below {
     Directory(OwnedFd),
     File {
-        /// The directory that has it.
+        /// The directory that contains the file.
         directory: OwnedFd,
         name: String,
     },

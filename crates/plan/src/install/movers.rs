@@ -62,8 +62,8 @@ pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     objects
 }
 
-/// The Pod Security level of the movers' namespace. Directories of nodes require `privileged`; without them whoever has
-/// the server's token cannot run a privileged pod there.
+/// The Pod Security level of the movers' namespace. Directories of nodes require `privileged`. Without them
+/// the server's token cannot be used to run a privileged pod there.
 fn level(options: &MoverOptions) -> &'static str {
     if options.node_access { "privileged" } else { "baseline" }
 }

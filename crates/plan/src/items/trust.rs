@@ -1,8 +1,8 @@
-//! What a restore from an untrusted location brings. A user with write access to a bucket must not gain rights through
-//! another user's restore, so the types that come are listed, and everything else is left out: custom resources too,
-//! because nobody here knows what their controllers do. Workloads come if their pods pass Pod Security level `baseline`,
-//! and objects only come into namespaces that the restore itself creates, because a pod can use every Secret and every
-//! service account of its namespace.
+//! What a restore from an untrusted location brings. A user with write access to a bucket must not gain
+//! rights through another user's restore, so only listed types are restored, and all others are left out:
+//! custom resources too, because the effects of their controllers are unknown. Workloads are restored if
+//! their pods pass Pod Security level `baseline`. Objects are only restored into namespaces that the restore
+//! creates or names, because a pod can use every Secret and every service account of its namespace.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -17,7 +17,8 @@ pub const UNTRUSTED: &str = "lifeboat.io/untrusted";
 /// Annotation of a Restore, "true": restore everything from an untrusted location as well.
 pub const ALLOW_PRIVILEGED: &str = "lifeboat.io/allow-privileged";
 
-/// Types without pods that come from an untrusted location, with their groups. Their objects grant no permissions.
+/// Types without pods that are restored from an untrusted location, with their groups. Their objects grant no
+/// permissions.
 const HARMLESS: [(&str, &str); 8] = [
     ("", "configmaps"),
     ("", "persistentvolumeclaims"),
@@ -29,7 +30,7 @@ const HARMLESS: [(&str, &str); 8] = [
     ("policy", "poddisruptionbudgets"),
 ];
 
-/// Types of workloads that come if their pods pass Pod Security level `baseline`.
+/// Types of workloads that are restored if their pods pass Pod Security level `baseline`.
 const WORKLOADS: [(&str, &str); 8] = [
     ("", "pods"),
     ("", "replicationcontrollers"),
@@ -96,7 +97,7 @@ pub enum Distrust {
     Protected(String),
 }
 
-/// Whether objects of a type come from an untrusted location.
+/// Whether objects of a type are restored from an untrusted location.
 pub fn judge_type(resource: &GroupResource) -> Result<(), Distrust> {
     let name = (resource.group.as_str(), resource.resource.as_str());
     if HARMLESS.contains(&name) || WORKLOADS.contains(&name) {
@@ -105,7 +106,7 @@ pub fn judge_type(resource: &GroupResource) -> Result<(), Distrust> {
     Err(Distrust::Type(resource.clone()))
 }
 
-/// Whether an object comes from an untrusted location, as it would be created.
+/// Whether an object is restored from an untrusted location. `object`: as it would be created.
 pub fn judge(resource: &GroupResource, object: &Value) -> Result<(), Distrust> {
     judge_type(resource)?;
     let (group, plural) = (resource.group.as_str(), resource.resource.as_str());

@@ -3,7 +3,8 @@
 //!
 //! - [`selected`]: the workloads that the selector matches and that no other object controls.
 //! - [`members`]: a member for each of them, with the workload's name as alias.
-//! - [`mounts`]: one path for each directory; two volumes at one path stay two, and are told apart by the volume's name.
+//! - [`mounts`]: one path for each directory; two volumes at one path stay two, distinguished by the volume's
+//!   name.
 //! - [`InstantRun`]: the session of a Restic that backs up once.
 //! - [`Directories`]: where the data is stored, and which snapshots of each directory are kept.
 

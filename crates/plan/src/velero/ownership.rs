@@ -1,6 +1,6 @@
-//! Proofs that this installation made a snapshot, or set a date. They are written beside what they prove, into files of
-//! the bucket: whoever may write the bucket can copy them, and cannot make new ones. Called before a list is written, and
-//! before something is deleted that only a bucket names.
+//! Proofs that this installation made a snapshot, or set a date. They are written beside what they prove,
+//! into files of the bucket: a user with write access to the bucket can copy them, but not make new ones.
+//! Called before a list is written, and before something is deleted that only a bucket names.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use sha2::Sha256;
 /// The annotation of a stored Backup that proves its `status.expiration`.
 pub const EXPIRATION_PROOF: &str = "lifeboat.io/expiration-proof";
 
-/// The annotation of a synced Backup whose `status.expiration` nothing proves: it does not expire by itself. Whoever
-/// removes it takes the date over.
+/// The annotation of a synced Backup whose `status.expiration` nothing proves: it does not expire by itself.
+/// A user who removes the annotation confirms the date.
 pub const EXPIRATION_UNPROVEN: &str = "lifeboat.io/expiration-unproven";
 
 /// What is proved.

@@ -55,7 +55,7 @@ impl Holes {
     }
 }
 
-/// How many bytes of a file may be holes, as far as its metadata tells.
+/// How many bytes of a file may be holes according to its metadata.
 fn believed(stat: &Stat, now: Timestamp, settle: Duration) -> u64 {
     let changed = stat.mtime.max(stat.ctime);
     let changed = Timestamp::new(changed.seconds, i32::try_from(changed.nanoseconds).unwrap_or(0));

@@ -188,7 +188,7 @@ impl File {
 
     /// Closes the file; it is opened again when needed.
     pub(super) fn close(&self) {
-        // Under the mutex, so that whoever completes the file learns of a failure.
+        // Closed under the mutex, so that the thread that completes the file sees a failure.
         let mut opened = self.locked();
         if let Some(handle) = opened.handle.take() {
             self.release(handle);

@@ -79,7 +79,7 @@ fn recycle(shared: &Shared, content: Bytes) {
     if content.is_unique() {
         let mut buffer = Vec::from(content);
         let size = shared.repository.options().pack_size;
-        // One that had a large tree would keep its memory.
+        // A buffer that held a large tree is dropped: it would keep its memory.
         if (size + 1..=LARGEST_REUSED + size).contains(&buffer.capacity()) {
             buffer.clear();
             shared.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);

@@ -179,9 +179,9 @@ async fn tell(
     }
 }
 
-/// When an invoker is looked at again that is Ready as it is written now and has no session due; None for any other. What it needs is
-/// gathered again when a session is due, and after a session failed; each session makes sure of it
-/// for itself: hundreds of invokers at rest cost no requests.
+/// When an invoker is reconciled again that is Ready in its current generation and has no due session; None
+/// for any other. Its Repository, Secret and target are read again when a session is due and after a session
+/// failed, and each session checks them itself: hundreds of idle invokers cost no requests.
 fn at_rest(context: &Context, object: &DynamicObject, invoker: &Invoker) -> Option<Action> {
     let is_ready = invoker.status.phase == Some(InvokerPhase::Ready);
     if !is_ready

@@ -30,8 +30,9 @@ use super::{by_mover, object};
 use crate::context::Context;
 use crate::repository_key::{key_of_text, parts_of};
 
-/// The credentials of a mover that reads a node's directory. It runs in Lifeboat's namespace, so it opens the storage as the server does:
-/// with the keys of the Secret only, also where these are gone when its turn comes, and at no address of its machine.
+/// The credentials of a mover that reads a node's directory. It runs in Lifeboat's namespace, so it may open
+/// the storage only as the server does: with the keys of the Secret, even if these were removed before its
+/// turn, and at no address of its machine.
 struct GuardedKeys {
     host: TenantRepositories,
     key: RepositoryKey,
@@ -41,7 +42,8 @@ struct GuardedKeys {
 impl Keys for GuardedKeys {
     async fn read(&self) -> Result<Key, RepositoryProblem> {
         let access = self.host.access(&self.key).await?;
-        // What the server cannot open is opened with the identity of a pod, and this one has another's.
+        // Storage that the server cannot open is opened with the identity of a pod; this pod has the identity
+        // of another namespace.
         access.store()?;
         let repository = RepositoryAccess { guarded: true, ..access.task };
         Ok(Key { repository: Some(repository), files: access.files })
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
     use crate::testing::World;
 
-    /// A mover may wait hours for its turn, in which a tenant may take the keys out of the Secret.
+    /// A mover may wait hours for its turn; meanwhile a tenant may remove the keys from the Secret.
     #[tokio::test]
     async fn a_mover_in_lifeboats_namespace_uses_the_keys_of_the_secret_and_no_other_identity() {
         let world = World::new().await;

@@ -33,12 +33,13 @@ use crate::storage_config::{bucket, rest};
 /// How long it may take until requests can be sent to the storage.
 const OPENING: Duration = Duration::from_secs(30);
 
-/// The most files of a kind that the server lists in a repository (packs of 60 TiB), and the most bytes of snapshots that it loads at once
-/// (about 100,000 snapshots).
+/// The most files of a kind that the server lists in a repository (packs of 60 TiB), and the most bytes of
+/// snapshots that it loads at once (about 100,000 snapshots).
 const MOST_LISTED: usize = 4_000_000;
 const MOST_SNAPSHOT_BYTES: usize = 64 * 1024 * 1024;
 
-/// 128 MiB, and some seconds. restic's keys need 60 MB at most, and half a second on the machine that made them.
+/// The most expensive key that the server tries: 128 MiB and some seconds. restic's keys need 60 MB at most,
+/// and half a second on the machine that made them.
 const COSTLIEST_KEY: Cost = Cost { n: 1 << 17, r: 8, p: 32 };
 
 /// The repositories of Repository objects, whose records are in these objects.
@@ -63,7 +64,7 @@ pub(super) enum NoAccess {
     Storage(String),
     #[error("the storage did not answer within {} seconds", OPENING.as_secs())]
     NoAnswer,
-    /// Nothing checks who writes Repositories.
+    /// The admission policy for Repositories is not in force; the refusal has the reason.
     #[error("{0}")]
     Unchecked(String),
     #[error(transparent)]
@@ -130,8 +131,9 @@ pub(super) async fn access_to(
     Ok(RepositoryAccess { backend, access })
 }
 
-/// Refuses a Repository whose spec may have been written while nothing checked who may: its Secret could be sent to any address. What this
-/// server looked at since its spec was written was looked at while the policies were in force, so that what runs goes on without them.
+/// Refuses a Repository whose spec may have been written while no admission policy was in force: its Secret
+/// could be sent to any address. A Repository whose current spec was inspected before was inspected while the
+/// policies were in force, so work on it continues without them.
 async fn checked(context: &Context, repository: &Repository) -> Result<(), NoAccess> {
     let seen = repository.status.as_ref().and_then(|status| status.observed_generation);
     if seen.is_some() && seen == repository.metadata.generation {
@@ -143,7 +145,7 @@ async fn checked(context: &Context, repository: &Repository) -> Result<(), NoAcc
     }
 }
 
-/// Looks and small changes in the server, with little memory.
+/// Options for inspections and small changes in the server, with little memory.
 async fn options(context: &Context) -> Result<Options, ApiError> {
     let cluster = context.repositories.cluster(context).await?;
     Ok(Options {
@@ -192,7 +194,7 @@ impl RepositoryRecords for TenantRepositories {
 
     async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
         if directory_of(&access.key).is_some() {
-            // The condition is about the Repository itself; sessions say what is wrong with a directory.
+            // The condition is about the Repository itself; sessions report problems of a directory.
             return Ok(());
         }
         let (namespace, name) = parts_of(&access.key);

@@ -129,7 +129,7 @@ async fn what_only_movers_open_is_left_to_them() {
     assert_eq!(found.access.task.transport, expected);
     let pod = pod_of(&world, &key, SHOP).await;
     assert_eq!(pod.repository_volume.unwrap()["persistentVolumeClaim"]["claimName"], "c");
-    // The claim of that name in another namespace belongs to somebody else.
+    // The claim of that name in another namespace belongs to another tenant.
     assert_eq!(pod_of(&world, &key, "bank").await.repository_volume, None);
 }
 

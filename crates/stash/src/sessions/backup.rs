@@ -138,7 +138,7 @@ async fn reconcile(
     }
     let resource = state.resource.clone();
     let uid = object.uid().unwrap_or_default();
-    // One that is deleted begins no more; its object may be there for long, by finalizers of others.
+    // A deleted session does not start; finalizers of other controllers may keep its object for a long time.
     if !is_deleted || is_held || !is_pending(&record).await {
         state.sessions.start(&uid, |cancel| async move {
             let backup = LastingBackup { context, resource, session };
@@ -153,19 +153,19 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-/// Whether nothing of a session has begun.
+/// Whether no work of a session has started.
 async fn is_pending(record: &SessionRecord) -> bool {
     record.read(|state| state.phase == SessionPhase::Pending).await
 }
 
-/// Brings a session as far as possible now.
+/// Advances a session as far as possible now.
 async fn advance(
     context: &Context,
     session: &BackupSession,
     record: &Arc<SessionRecord>,
     cancel: &CancellationToken,
 ) -> Result<Advance, Stopped> {
-    // What a reconcile was given may be older than the end that this server wrote.
+    // The object of this reconcile may be older than the end that this server wrote.
     if record.read(|state| state.phase.has_ended()).await {
         return Ok(Advance::Ended);
     }

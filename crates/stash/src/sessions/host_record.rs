@@ -192,7 +192,7 @@ impl AttemptRecord for HostRecord {
     }
 
     async fn warn(&self, reason: &str, message: &str) {
-        // The record of the session tells that a host failed, with the same message.
+        // The record of the session reports a failed host in an event with the same message.
         if reason == "Failed" {
             return;
         }

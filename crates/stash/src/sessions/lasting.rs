@@ -149,7 +149,8 @@ async fn abandon(session: &dyn Lasting, record: &SessionRecord, why: &str) {
     }
     session.release(record, why).await;
     context.abandoned.add(&record.uid);
-    // An object that is deleted is not kept for hooks that nobody can run, nor for a workload that carries its own record.
+    // A deleted object is not kept for hooks that can no longer be run, nor for a workload that has a record
+    // of its own.
     if let Err(error) = finalizer::release_deleted(&context.core, session.kind(), record).await {
         tracing::warn!(session = record.name, error = error.chain(), "a session keeps its finalizers");
     }

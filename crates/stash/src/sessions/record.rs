@@ -151,8 +151,9 @@ impl SessionRecord {
         read(&self.held.lock().await.state)
     }
 
-    /// Changes the state and writes it. False if the object, and therefore the session, no longer exists. If the
-    /// change has no effect on the state, nothing is written. Failures that the change records are told in events.
+    /// Changes the state and writes it. False if the object, and therefore the session, no longer exists. If
+    /// the change has no effect on the state, nothing is written. Failures that the change records are
+    /// reported in events.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut SessionState)) -> Result<bool, ApiError> {
         let mut held = self.held.lock().await;
         if held.is_gone {

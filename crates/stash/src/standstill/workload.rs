@@ -1,5 +1,6 @@
-//! The workload that is stopped: its scale, the pods that use its volumes, and the record that it carries as an
-//! annotation. The annotation is written together with the scale, so that a stopped workload always shows why.
+//! The workload that a restore stops: its scale, the pods that use its volumes, and the record in its
+//! annotation. The annotation is written together with the scale, so that a stopped workload always shows
+//! why.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,16 +28,17 @@ pub(crate) struct Workload<'a> {
     pub(crate) session: &'a str,
     /// The grace period of its pods.
     pub(crate) grace: Duration,
-    /// How long a webhook that does not answer keeps the workload from being changed before that is given up.
+    /// How long changes of the workload are repeated while a webhook does not answer.
     pub(crate) webhooks: Duration,
 }
 
 /// The API server's answer to a change of the scale.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Scaled {
-    /// It was changed, or the object was replaced in the meantime, which the next read of the state shows.
+    /// The scale was changed, or the object was replaced in the meantime; the next read of the state shows
+    /// which.
     Yes,
-    /// It will never be allowed.
+    /// The API server refused the change, and a repeated request would be refused, too.
     Refused(String),
 }
 
@@ -84,7 +86,8 @@ impl Workload<'_> {
         }
     }
 
-    /// Gives the workload its scale back if it is stopped. It may exist no more, or have been started by others.
+    /// Restores the scale of the workload if it is stopped. Does nothing if the workload was deleted or
+    /// started by a user.
     pub(crate) async fn start(&self, record: &Standstill) -> Result<(), ApiError> {
         let is_stopped = self.scale_now().await?.is_some_and(|(uid, now)| uid == record.uid && now == 0);
         if !is_stopped || record.replicas == 0 {
@@ -130,7 +133,7 @@ impl Workload<'_> {
     }
 }
 
-/// The change of a workload that gets this scale, without a record.
+/// The patch that sets the scale of a workload and removes the record.
 fn started(record: &Standstill, replicas: u32) -> Value {
     json!({
         "metadata": {"uid": record.uid, "annotations": {STANDSTILL: Value::Null}},

@@ -155,7 +155,7 @@ impl Over<'_> {
         let counters = Counters::of_written(outcome.counts.items);
         let uploaded = tokio::select! {
             uploaded = uploading => uploaded,
-            // Storage may be away for long, and the files may be written again by another attempt.
+            // Storage may be away for a long time; meanwhile another attempt may write the files.
             () = watch.follow(&counters) => {
                 return match watch.reason() {
                     Some(Stop::Cancelled) => self.failed(report, &AttemptError::Cancelled, copying).await,

@@ -42,7 +42,7 @@ const MOST_ATTEMPTS: u64 = 5;
 /// When a start that failed for a reason other than the API server is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What came of a start.
+/// The result of a start.
 pub(super) enum Started {
     /// The Backup is claimed: its pass may run.
     Ready(Box<Ready>),

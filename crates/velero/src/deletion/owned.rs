@@ -1,6 +1,7 @@
-//! What a backup made, as far as something else than its bucket says so: proofs that only this installation can make, the
-//! tags of snapshots in repositories, and labels of objects in the cluster. Everything else that the lists of a backup
-//! name is left, and named: whoever writes the bucket could have written anything into them.
+//! What a backup made, as far as something other than its bucket proves it: proofs that only this
+//! installation can make, the tags of snapshots in repositories, and labels of objects in the cluster.
+//! Everything else that the lists of a backup name is not deleted, and is reported: a user with write access
+//! to the bucket could have written anything into them.
 
 use std::collections::BTreeSet;
 

@@ -120,8 +120,8 @@ fn items_status(progress: &Progress, hooks: HookCounts) -> Value {
     status
 }
 
-/// Adds warnings about claims that were restored from incomplete copies, and errors about data that was not restored; a
-/// warning if nobody had asked for it.
+/// Adds warnings about claims that were restored from incomplete copies, and errors about data that was not
+/// restored; a warning if the backup had not requested the data.
 fn report_missing_data(
     rest: &mut FinishingRestore<'_>,
     mapping: &BTreeMap<String, String>,

@@ -121,8 +121,8 @@ fn data_in(info: &BackupVolumeInfo) -> DataIn {
     }
 }
 
-/// A volume that was skipped. Backups of Velero, and of older versions, do not say whether someone declined it, only why in
-/// words.
+/// A volume that was skipped. Backups of Velero, and of older versions, do not record whether it was
+/// declined, only a text with the reason.
 fn skipped(info: &BackupVolumeInfo) -> DataIn {
     const DECLINED: [&str; 3] = ["policy", "snapshotVolumes", "opted out"];
     let is_declined = info.declined || DECLINED.iter().any(|word| info.skipped_reason.contains(word));

@@ -1,5 +1,6 @@
-//! Creates the Backup objects of backups in a bucket, and the objects of their volumes. Whoever writes the bucket decides
-//! what is read here: every file is bounded and weighed before it is parsed, and lists are read element by element.
+//! Creates the Backup objects of backups in a bucket, and the objects of their volumes. Users with write
+//! access to the bucket decide what is read here: every file is bounded and weighed before it is parsed, and
+//! lists are read element by element.
 
 use std::collections::BTreeSet;
 

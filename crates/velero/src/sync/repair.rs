@@ -1,6 +1,6 @@
-//! Creates VolumePluginBackups that backups of the cluster have lost: a server that ended after it had created a Backup
-//! and before it created them, or an object that was deleted. A sync looks at some of the location's backups, one after
-//! the other, and reads from the bucket only for those that have fewer objects than snapshots.
+//! Creates VolumePluginBackups that Backups of the cluster lack, because a server ended after it had created
+//! the Backup and before it created them, or because they were deleted. Each sync checks some of the
+//! location's backups in turn, and reads the bucket only for those that have fewer objects than snapshots.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ use crate::context::Context;
 use crate::locations::Location;
 use crate::ownership;
 
-/// How many backups are looked at in one sync.
+/// How many backups one sync checks.
 const LOOKED_AT: usize = 16;
 
-/// Looks at the next backups of the location. A backup that cannot be repaired does not hold up the others; it is tried
-/// again when its turn comes.
+/// Checks the next backups of the location. A backup that cannot be repaired does not hold up the others; it
+/// is tried again when its turn comes.
 pub(super) async fn repair(context: &Context, location: &Location, here: &BTreeSet<String>, past: &mut Past) {
     past.repaired.retain(|name, _| here.contains(name));
     for name in next_in_turn(here, past.last_repaired.as_deref(), LOOKED_AT) {
@@ -52,7 +52,7 @@ async fn repair_one(
     }
     let uid = BackupUid::new(backup["metadata"]["uid"].as_str().unwrap_or_default());
     let there = count(context, &uid).await?;
-    // A snapshot without an object in the bucket has none here either; then storage is not read for it again.
+    // If the bucket has no object for a snapshot, the count stays lower; storage is not read for that again.
     if there >= expected || past.repaired.get(name) == Some(&there) {
         return Ok(());
     }

@@ -89,7 +89,7 @@ impl Visit {
         let _ = answer(&self.stream, message);
     }
 
-    /// Waits for more to read, and tells whether there is some, or whether `restic` has hung up.
+    /// Waits for more data. Returns whether there is some, or whether `restic` has closed the connection.
     pub(super) fn ready(&self, time: Duration) -> io::Result<Ready> {
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
         let mut watched = [PollFd::new(&self.file, PollFlags::IN), PollFd::new(&self.stream, PollFlags::IN)];

@@ -1,5 +1,5 @@
-//! Running commands and the conversation with their `restic`. Every function blocks, but not for longer than a cancelled task
-//! may take; the commands are killed when the run is dropped.
+//! Runs the commands of an agent and serves the requests of their `restic`. Every function blocks, but not
+//! for longer than a cancelled task may take; the commands are killed when the run is dropped.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -51,7 +51,7 @@ impl Run {
         Ok(Self { sides, visit: None, group: None, door, cause, bytes: 0, cancel: cancel.clone() })
     }
 
-    /// Waits until `restic` of the commands calls. `refuse`: why its request has no place here.
+    /// Waits for the request of the commands' `restic`. `refuse`: why the request does not fit the task.
     pub(super) fn meet(&mut self, refuse: impl Fn(&Request) -> Option<String>) -> Result<(), Failed> {
         loop {
             self.check()?;
@@ -93,14 +93,16 @@ impl Run {
         }
     }
 
-    /// Tells `restic` that everything is done, and waits for the end of all commands. Succeeds only if all exited with 0.
+    /// Answers `restic` that its request is complete, and waits until all commands have ended. Succeeds only
+    /// if all exited with 0.
     pub(super) fn finish(&mut self) -> Result<(), Failed> {
         self.check()?;
         // `restic` waits for its answer, and a command that waits for `restic` cannot have ended.
         if self.all_ended() {
             return Err(self.blame(Some(BACKGROUND)));
         }
-        // Its pipe is closed here: the command behind it waits for the end of its input.
+        // This closes the mover's copy of the pipe: the command that reads from it waits for the end of its
+        // input.
         if let Some(visit) = self.visit.take() {
             visit.answer(&Answer::Done { bytes: self.bytes });
         }
@@ -141,7 +143,7 @@ impl Run {
         self.sides.iter_mut().all(|side| matches!(side.status(), Ok(Some(_))))
     }
 
-    /// Answers `restic` that nothing comes of it.
+    /// Answers `restic` that its request is refused, and ends the run.
     fn refuse(&mut self, message: &str) -> Failed {
         if let Some(visit) = &self.visit {
             visit.answer(&Answer::Refused { message: message.to_owned() });
@@ -149,10 +151,10 @@ impl Run {
         self.blame(Some(message))
     }
 
-    /// Ends all commands and says why they failed: the words of the sides that failed by themselves, else `own`, which is the
-    /// mover's reason.
+    /// Kills all commands and returns why the run failed: the output of the sides that failed by themselves,
+    /// else `own`, the mover's reason.
     pub(super) fn blame(&mut self, own: Option<&str>) -> Failed {
-        // From here on `restic` fails as a consequence, unless it was killed.
+        // When the socket is closed, `restic` fails as a consequence, unless it was killed before.
         let consequent = self.group;
         let consequent = self.sides.iter_mut().position(|side| {
             Some(side.group()) == consequent && (own.is_some() || !matches!(side.status(), Ok(Some(_))))
@@ -180,7 +182,7 @@ impl Run {
         Failed::new(self.cause, texts.join("; "))
     }
 
-    /// Waits a while for a side that failed by itself.
+    /// Waits up to [`GRACE`] for a side that failed by itself, so that the first cause is reported.
     fn settle(&mut self, consequent: Option<usize>) {
         let until = Instant::now() + GRACE;
         while Instant::now() < until && !self.cancel.is_cancelled() {
@@ -199,7 +201,7 @@ impl Run {
         }
     }
 
-    /// The mover's reason, with the last words of the only side, in which a tool may have said more.
+    /// The mover's reason, with the last lines that the only side printed: one shell runs several tools.
     fn with_words(&mut self, own: &str) -> String {
         match self.sides.as_mut_slice() {
             [side] => match side.said() {

@@ -105,7 +105,7 @@ impl SessionState {
         }
         match self.cause() {
             Some(cause) => self.message = Some(cause),
-            // A session that fails as a whole has the message of whoever ended it.
+            // A session that fails as a whole keeps the message with which it was ended.
             None if self.phase == SessionPhase::Failed => {}
             None => self.message = None,
         }

@@ -1,10 +1,10 @@
 //! How the data of each volume is backed up. Takes the pods, claims and volumes of a backup, as the pipeline
 //! processed them, and the settings of the spec, the policies and the pods' annotations; gives one record per volume.
 //!
-//! Volume snapshotters take native snapshots (see [`super::snapshots`]); files are copied with their pods (see
-//! [`crate::velero::pod_volumes`]). If data was requested and is not backed up, the record is an error that names the
-//! volume; if nobody said anything about it, a warning; if it was declined, the volume is recorded as skipped, with the
-//! reason.
+//! Volume snapshotters take native snapshots (see [`super::snapshots`]); files are copied with their pods
+//! (see [`crate::velero::pod_volumes`]). If data was requested and is not backed up, the record is an error
+//! that names the volume; if it was neither requested nor declined, a warning; if it was declined, the volume
+//! is recorded as skipped, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ struct Mount {
     opted_out: bool,
     /// Used as a block device, without files.
     device: bool,
-    /// Its pod has ended, and writes no more.
+    /// Its pod has ended and does not write any more.
     ended: bool,
 }
 

@@ -122,7 +122,7 @@ pub fn download(
     })
 }
 
-/// The `uploaderConfig` of a Backup or Restore. Both are typed objects, so it is there as a whole or not at all.
+/// The `uploaderConfig` of a Backup or Restore. None if the spec has none or it cannot be parsed.
 fn config<T: DeserializeOwned>(owner: &Value) -> Option<T> {
     owner.pointer("/spec/uploaderConfig").and_then(|config| T::deserialize(config).ok())
 }
@@ -210,7 +210,7 @@ impl From<Reported> for Progress {
             Some(DataMovePhase::Failed | DataMovePhase::Canceled) => (true, message.clone()),
             _ => (false, String::new()),
         };
-        // Shows users what it waits for.
+        // `describe` shows users what the operation waits for.
         let shown =
             if completed || message.is_empty() { phase.to_owned() } else { format!("{phase}: {message}") };
         let moved = reported.progress.unwrap_or_default();

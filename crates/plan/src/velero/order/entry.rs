@@ -4,7 +4,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::glob::{Glob, GlobError};
 
-/// The memory limit of a compiled expression, because it comes from a user.
+/// The memory limit of a compiled expression. Expressions come from users.
 const MOST: usize = 1 << 20;
 
 /// Why an entry cannot be used.

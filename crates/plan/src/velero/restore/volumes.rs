@@ -18,9 +18,9 @@ pub enum DataIn {
     MovedSnapshot,
     /// Backing it up was requested and failed.
     Failed,
-    /// Not in the backup, because someone declined it, or the volume keeps its storage.
+    /// Not in the backup, because it was declined, or because the volume keeps its storage.
     Nothing,
-    /// Not in the backup, because nobody requested it. The volume's storage goes with its claim.
+    /// Not in the backup, because it was not requested. The volume's storage is deleted with its claim.
     Unasked,
 }
 
@@ -86,7 +86,7 @@ pub fn by_volume(volumes: &[VolumeData]) -> BTreeMap<String, DataIn> {
 pub struct Missing {
     pub namespace: Option<String>,
     pub message: String,
-    /// False if nobody asked for the data when the backup was made: a warning.
+    /// False, for a warning, if the data was not requested when the backup was made.
     pub is_error: bool,
 }
 

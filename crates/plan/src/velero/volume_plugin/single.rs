@@ -1,5 +1,5 @@
 //! The object that stands for an operation. While a call of a plugin that makes an object of its own runs, there are two:
-//! only the answer tells the server which one is the plugin's. Called by the command line, which shows one.
+//! the server learns from the answer which one is the plugin's. Called by the command line, which shows one.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Creates directories, when something in them is restored.
+//! Creates a directory as soon as an entry in it is restored.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -51,7 +51,8 @@ async fn remove_locks(context: &Context, repository: &Repository, value: &Value)
     }
 }
 
-/// Removes the locks of these owners from the repository and those in its directories, one of which they are in.
+/// Removes the locks of these owners from the repository and from those in its directories, because the note
+/// does not record which of them is locked.
 async fn remove_from_all(
     context: &Context,
     repository: &Repository,
@@ -103,8 +104,8 @@ async fn forget_late(context: &Context, repository: &Repository, value: &Value) 
     Ok(false)
 }
 
-/// The snapshots of a repository, or of one in its directories. If only movers open it, those of the last inspection: no mover is
-/// started only to find a late snapshot.
+/// The snapshots of a repository, or of one in its directories. If only movers open it, those of the last
+/// inspection: no mover is started only to find a late snapshot.
 async fn stored(
     context: &Context,
     repository: &Repository,

@@ -99,7 +99,7 @@ impl From<lifeboat_store::Error> for NotWiped {
     }
 }
 
-/// Works on a Repository that is being deleted.
+/// Reconciles a Repository that is being deleted.
 pub(super) async fn reconcile(
     context: &Context,
     state: &Arc<State>,
@@ -118,7 +118,7 @@ pub(super) async fn reconcile(
     Ok(Action::requeue(NEXT_TRY))
 }
 
-/// The status and an event say why the data stays.
+/// Reports in the status and an event why the data stays.
 async fn refuse(context: &Context, repository: &Repository, message: &str) -> Result<(), ApiError> {
     let mut status = repository.status.clone().unwrap_or_default();
     ConditionType::DataWipedOut.no(message).set_in(&mut status.conditions, context.now());
@@ -176,7 +176,7 @@ fn start(context: &Context, state: &Arc<State>, repository: Repository) {
     });
 }
 
-/// Deletes the data and lets the object go, or says why not.
+/// Deletes the data and releases the object, or reports why the data stays.
 async fn worked_on(context: &Context, memory: &Memory, repository: &Repository) -> Result<(), ApiError> {
     let (message, has_keys) = match Box::pin(wiped(context, repository)).await {
         Ok(Some(left)) => return gone(context, memory, repository, &left).await,
@@ -208,7 +208,8 @@ async fn wiped(context: &Context, repository: &Repository) -> Result<Option<Left
         match judged(context, &now).await? {
             Judged::Nothing => return Ok(Some(Left::default())),
             Judged::Delete { digest } => {
-                // Held first: a deletion that is noted is not judged again, and somebody may have reserved the repository since.
+                // The repository is reserved before the deletion is recorded: a recorded deletion is not
+                // decided again, and an invoker may have reserved the repository since the decision.
                 hold(context, &now).await?;
                 let patch = json!({"metadata": {"annotations": {WIPING: digest}}});
                 object::merge(context, &now, patch).await?
@@ -292,7 +293,7 @@ async fn judged(context: &Context, repository: &Repository) -> Result<Judged, No
     }
 }
 
-/// The opened config must be the one in storage, before and after the repository was opened.
+/// Checks that the config in storage was the same before and after the repository was opened.
 async fn same_config(access: &Access, before: Option<String>) -> Result<Judged, NotWiped> {
     match (before, config_digest(access.store()?).await?) {
         (Some(before), Some(after)) if before == after => Ok(Judged::Delete { digest: after }),

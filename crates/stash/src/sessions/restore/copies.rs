@@ -1,5 +1,6 @@
-//! What an earlier restore left of a workload that it left stopped: safety copies, and claims that may be half restored. Called when the
-//! target of a member is found, before anything is decided about it.
+//! Finds what an earlier restore left behind of a workload that is still stopped: safety copies, and claims
+//! that may be half restored. Called when the target of a member has been found, before the decision about
+//! it.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,8 @@ impl Copies {
         Self(snapshots.iter().filter(|snapshot| snapshot.has_tag(SAFETY_TAG)).cloned().collect())
     }
 
-    /// Those that a host has already, for its record, where a restore adds to the copies of an earlier one.
+    /// The safety copies of a host by an earlier restore, if this restore adds to them. For the host's
+    /// record.
     pub(super) fn known(&self, host: &HostName, way: &InPlace) -> Vec<SnapshotStats> {
         let InPlace::Stop(StopPlan { safety_copy: true, safety_of: Some(earlier), .. }) = way else {
             return Vec::new();
@@ -34,11 +36,11 @@ impl Copies {
     }
 }
 
-/// What an earlier restore left, for a restore that was planned.
+/// The leftovers of an earlier restore, compared with the plan of a new one.
 pub(super) struct Left<'a> {
     pub(super) copies: &'a Copies,
     pub(super) selection: &'a Selection,
-    /// Another session, or another member, works on the data: what it has not restored yet is no concern of this one.
+    /// Another session or member is restoring the data now. Claims that it has not finished are not reported.
     pub(super) is_at_work: bool,
 }
 
@@ -53,7 +55,8 @@ impl Left<'_> {
         })
     }
 
-    /// The claims that may be half restored, that the pods of the workload will use, and that the restore does not write.
+    /// The claims that may be half restored, that the pods of the workload will use, and that the restore
+    /// does not write.
     pub(super) fn not_covered(&self, facts: &RestoreFacts, plan: &RestorePlan) -> BTreeSet<String> {
         let object = facts.target.object.as_ref().filter(|_| facts.target.kind.has_scale());
         let Some(object) = object.filter(|_| !self.is_at_work) else { return BTreeSet::new() };

@@ -187,7 +187,7 @@ impl RestoreWork {
             self.fail_open_hosts(member, failure).await?;
             self.record.warn("RestoreFailed", failure).await;
         }
-        // Where all data was restored, this tells that the restore failed nevertheless.
+        // If all data was restored, this records that the restore failed nevertheless.
         let has_failed = state.hosts.iter().any(|host| host.phase != WorkPhase::Succeeded);
         let executor = failure.clone().filter(|_| is_down && !has_failed);
         let observed = started(failure, is_down, is_there);

@@ -51,7 +51,8 @@ impl Pass {
             chains.push(chain);
         }
         for Chain { types, blocks } in chains {
-            // A type that the backup does not list has items only because others ask for them, until its end.
+            // A type that the backup does not list has only additional items, which are added until the end
+            // of the pass.
             let alone = types.first().filter(|_| types.len() == 1);
             let alone = alone.filter(|id| collected.kinds.iter().any(|kind| kind.id == **id));
             for block in blocks {

@@ -252,7 +252,8 @@ impl Pass {
         let name = format!("{}.{}", kind.version, kind.id.group);
         let found = match get_raw(&self.client, services, None, &name).await {
             Ok(Some(found)) => found,
-            // Goes with the last type of its group.
+            // The API server deletes the APIService of CustomResourceDefinitions with the last type of the
+            // group.
             Ok(None) => return Served::ByTheCluster,
             Err(_) => return Served::Unknown,
         };

@@ -1,7 +1,7 @@
-//! When an ordered item may be processed. While chains run, an item that an action returns as an additional item waits if
-//! it has a place in the order that has not come: it belongs to a block that has not started, or its type is ordered and
-//! not all listed items of the type are finished. It is processed by its chain, by the blocks after the chains or by
-//! [`Pass::take_later`]; the item that asked for it does not wait.
+//! When an ordered item may be processed. While chains run, an item that an action returns as an additional
+//! item waits if its place in the order has not been reached: it belongs to a block that has not started, or
+//! its type is ordered and not all listed items of the type are finished. It is processed by its chain, by
+//! the blocks after the chains or by [`Pass::take_later`]; the item that asked for it does not wait.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Mutex;
@@ -72,7 +72,7 @@ impl Turns {
 }
 
 impl Pass {
-    /// Whether an additional item has a place that has not come.
+    /// Whether an additional item has a place that has not been reached.
     pub(super) fn waits_for_its_place(&self, id: &ItemId) -> bool {
         let orders = &self.valid.orders.by_type;
         if orders.is_empty() {
@@ -83,7 +83,7 @@ impl Pass {
         !state.current.contains(id) && (state.planned.contains(id) || of_later_type())
     }
 
-    /// Keeps an additional item for later. One that was collected has its place already.
+    /// Keeps an additional item for later. A collected item already has a place in a block.
     pub(super) fn keep_for_later(&self, id: &ItemId, must: bool) {
         if !self.is_collected_item(id) {
             self.made().later.push((id.clone(), must));
@@ -164,7 +164,7 @@ impl Pass {
         }
     }
 
-    /// The items that wait for nothing more; the others are kept.
+    /// Takes the additional items whose place has been reached; the others are kept.
     fn later(&self) -> Vec<(ItemId, bool)> {
         let all = std::mem::take(&mut self.made().later);
         let (kept, mut ready): (Vec<_>, Vec<_>) =

@@ -1,4 +1,5 @@
-//! Lists and archives that somebody else wrote into the bucket: what they name is left, and named.
+//! Lists and archives that another user wrote into the bucket: what they name is not deleted, and is
+//! reported.
 
 use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
 use lifeboat_control::testing::ServedType;

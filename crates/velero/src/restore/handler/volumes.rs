@@ -80,8 +80,8 @@ pub(super) async fn claim(
     }
 }
 
-/// A claim from an untrusted location gets a new volume: a volume or snapshot that the backup names may be somebody
-/// else's. What is filled from a repository is not affected.
+/// A claim from an untrusted location gets a new volume: a volume or snapshot that the backup names may
+/// belong to another tenant. Claims that are filled from a repository are not affected.
 fn refuse_storage(
     handler: &VeleroHandler,
     location: &str,

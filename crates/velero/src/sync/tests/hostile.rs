@@ -1,4 +1,4 @@
-//! Buckets that somebody else writes: what is in one directory harms no other, and is not read again and again.
+//! Buckets that other users write to: a directory does not harm the others, and is not read in every sync.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

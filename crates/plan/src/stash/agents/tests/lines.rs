@@ -74,7 +74,7 @@ fn a_word_with_blanks_or_signs_is_for_a_shell(#[case] word: &str, #[case] expect
     assert_eq!(is_for_a_shell(word), expected);
 }
 
-/// What a shell makes of a text.
+/// The exit code and the output of a script in a shell.
 fn output(script: &str) -> (Option<i32>, Vec<u8>) {
     let mut command = Command::new("sh");
     let output = command.args(["-c", script, "sh", "first", "second"]).env("VALUE", "v|w").output().unwrap();

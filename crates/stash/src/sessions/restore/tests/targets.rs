@@ -184,7 +184,7 @@ async fn a_failed_member_of_a_batch_stops_no_other() {
     assert!(cluster.works().iter().any(|work| matches!(work, TaskWork::Restore(_))));
 }
 
-/// Nothing failed, and whoever asked for files has to learn that there were none.
+/// No error occurred, but the user who requested files must see that none matched.
 #[tokio::test]
 async fn patterns_that_match_no_file_are_named() {
     let cluster = Cluster::new().await;
