@@ -39,6 +39,8 @@ impl Progress {
     /// restore started, before which nothing waited, whatever the annotation says.
     pub fn going_on(annotation: Option<&str>, started: Option<Timestamp>) -> Self {
         let mut earlier = Waits::read(annotation).waits;
+        // Whether storage is away now, this server sees by itself.
+        earlier.retain(Wait::is_of_item);
         for wait in &mut earlier {
             wait.since = started.map_or(wait.since, |started| wait.since.max(started));
         }

@@ -74,6 +74,11 @@ impl Wait {
     pub fn for_storage(what: &str, storage: &str, problem: &str, since: Timestamp) -> Self {
         Self::new(what, &[format!("{storage} ({problem})")], "", since)
     }
+
+    /// Whether an item waits, and not the backup or restore as a whole.
+    pub fn is_of_item(&self) -> bool {
+        self.item.contains('/')
+    }
 }
 
 impl fmt::Display for Wait {

@@ -86,7 +86,8 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     let shown = format!("storage location {}", location.name);
     let away = StorageAway::new("the backup", shown, &location.outage, &context.clock);
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone())
-        .with_storage(away);
+        .with_storage(away)
+        .showing(ready.backup.annotations().get(WAITING));
     let outcome = Box::pin(watched(context, ready, location, &watch, copying.clone())).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {

@@ -141,6 +141,8 @@ pub(super) struct Pass {
     pub(super) copying: Arc<Copying>,
     pub(super) velero_compatible: bool,
     outage: Outage,
+    store: Arc<dyn ObjectStore>,
+    files: lifeboat_archive::BackupFiles,
     pub(super) pods: native::PodsByNamespace,
     pub(super) csi: csi::Drivers,
     pub(super) made: Mutex<PassResults>,
@@ -195,8 +197,11 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     }
     let name = input.backup.metadata.name.clone().unwrap_or_default();
     let files = lifeboat_archive::BackupFiles::new(&name).map_err(PassFailure::Name)?;
-    let writer =
-        ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
+    let writer = ArchiveWriter::start(
+        input.store.clone(),
+        files.contents(),
+        &lifeboat_archive::WriterOptions::default(),
+    );
     let pass = Arc::new(Pass {
         lookup: ActionLookup::with_client(input.client.clone(), input.catalogue.clone()),
         client: input.client,
@@ -223,6 +228,8 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         copying: input.copying.clone(),
         velero_compatible: input.velero_compatible,
         outage: input.outage,
+        store: input.store,
+        files,
         pods: native::PodsByNamespace::default(),
         csi: csi::Drivers::default(),
         made: Mutex::default(),

@@ -46,18 +46,17 @@ pub(super) async fn items<'a>(
     let restore = &order.restore;
     let (outage, storage) = (Outage::default(), format!("the storage of backup {}", job_backup(restore)));
     let away = StorageAway::new("the restore", storage, &outage, &context.clock);
-    let none_yet = Progress::default();
+    let (progress, name) = (Arc::new(continued(restore)), restore.name_any());
     let preparing = Box::pin(prepare(context, restore, log, &acting.actions, Intent::Restore, &outage));
     let prepared = tokio::select! {
         prepared = preparing => prepared,
         () = order.cancel.cancelled() => return Err(RestoreError::Cancelled),
-        () = show(api, restore, &none_yet, &away) => return Err(RestoreError::Overtaken),
+        () = show(api, restore, &progress, &away) => return Err(RestoreError::Overtaken),
     };
     let prepared = prepared.map_err(|error| RestoreError::Preparation(Box::new(error)))?;
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.rules.mapping.clone());
     log.info(&format!("Starting restore of backup {}/{}", context.namespace, job_backup(restore)), &[]);
-    let (progress, name) = (Arc::new(continued(restore)), restore.name_any());
     let ended = tokio::select! {
         ended = handler::restore(job, &tools, &progress, &order.cancel) => ended,
         () = show(api, restore, &progress, &away) => return Err(RestoreError::Overtaken),

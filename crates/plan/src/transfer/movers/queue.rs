@@ -165,17 +165,29 @@ impl Queue {
         running.map(|(_, running)| running).filter(|running| !self.is_taken(running))
     }
 
+    /// A parked mover does not count, so it takes no place either.
     fn is_taken(&self, reservation: &Candidate) -> bool {
-        reservation.reserves && self.running.values().any(|mover| mover.takes_place_of(reservation))
+        let mut movers = self.running.iter().filter(|(task, _)| !self.parked.contains(*task));
+        reservation.reserves && movers.any(|(_, mover)| mover.takes_place_of(reservation))
     }
 
-    /// What counts towards the limits if this candidate starts, beside itself.
+    /// What counts towards the limits if this candidate starts, beside itself. A mover for which a quiesced pod waits, and which
+    /// cannot take the place that is reserved for the pod (it is for another node), starts beside every reservation: that one is
+    /// given back only after the mover has ended, and pods that hold reservations must not wait for each other.
     fn counted_beside<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
-        self.counted().filter(|running| !candidate.takes_place_of(running))
+        let has_place = self.running.values().any(|running| candidate.takes_place_of(running));
+        let is_beside_all = !has_place && self.is_expected(candidate);
+        self.counted()
+            .filter(move |running| !(candidate.takes_place_of(running) || is_beside_all && running.reserves))
+    }
+
+    /// Whether a quiesced pod waits for this mover.
+    fn is_expected(&self, candidate: &Candidate) -> bool {
+        self.running.values().any(|running| candidate.is_expected_by(running))
     }
 
     fn lane(&self, candidate: &Candidate) -> Lane {
-        let is_expected = self.running.values().any(|running| candidate.is_expected_by(running));
+        let is_expected = self.is_expected(candidate);
         (candidate.group.clone(), candidate.node.clone(), candidate.repository.clone(), is_expected)
     }
 

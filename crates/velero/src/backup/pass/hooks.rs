@@ -2,7 +2,6 @@
 //! removed when they have run. So the next leader knows which post hooks still have to run.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use lifeboat_cluster::ApiError;
 pub(crate) use lifeboat_cluster::exec::Commands;
@@ -11,7 +10,6 @@ use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::velero::hooks::{Hook, PodHooks};
 use lifeboat_transfer::movers::Reserved;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
 
 use super::blocks::Block;
 use super::chains::value;
@@ -19,9 +17,6 @@ use super::collect::Collection;
 use super::{About, Pass, Report};
 use crate::backup::journal::Journal;
 use crate::backup::volumes::places::BlockPod;
-
-/// How often it is looked whether storage is back.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// A pod whose post hooks have not run yet, as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,10 +53,10 @@ impl Hooked {
 impl Pass {
     pub(super) async fn run_pre_hooks(&self, collected: &Collection, block: &Block) -> Hooked {
         let pods = self.pods_of(collected, block);
+        let mut hooked = Hooked { place: self.reserve_place(&pods).await, ..Hooked::default() };
         if pods.iter().any(|pod| pod.is_hooked) {
             self.unless_stopped(self.storage_is_back()).await;
         }
-        let mut hooked = Hooked { place: self.reserve_place(&pods).await, ..Hooked::default() };
         for at in &block.items {
             let kind = collected.kind(*at);
             let id = collected.id(*at);
@@ -95,10 +90,13 @@ impl Pass {
         places.map(pod).collect()
     }
 
-    /// Waits while storage is away, because a pod would be quiesced until the archive takes it.
+    /// Waits while storage is away, because a pod would be quiesced until the archive takes it. The request waits itself, no
+    /// longer than an outage may last; its answer ends the outage. Where there is none, the archive fails with the cause.
     async fn storage_is_back(&self) {
-        while self.outage.now().is_some() {
-            sleep(LOOK).await;
+        if self.outage.now().is_some()
+            && let Err(error) = self.store.exists(&self.files.metadata()).await
+        {
+            tracing::debug!(%error, "storage is still away");
         }
     }
 

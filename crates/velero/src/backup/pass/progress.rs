@@ -145,6 +145,12 @@ impl Watch {
         Self { storage: Some(storage), ..self }
     }
 
+    /// The Backup shows these waits of an earlier attempt, which are over or are shown again.
+    pub(crate) fn showing(self, waits: Option<&String>) -> Self {
+        locked(&self.shown).waits = waits.cloned();
+        self
+    }
+
     pub(crate) fn reason(&self) -> Option<Stop> {
         locked(&self.reason).clone()
     }

@@ -210,6 +210,35 @@ fn volumes_of_quiesced_pods_start_before_all_others_also_where_nothing_is_reserv
     assert!(queue.is_running(&id("b-1")) && !queue.is_running(&id("earlier")), "{queue:?}");
 }
 
+/// The reservation is given back when all volumes of its pods are stored, so none of them may wait for it.
+#[test]
+fn volumes_of_quiesced_pods_on_another_node_do_not_wait_for_the_place_of_their_own_pods() {
+    let mut queue = Queue::new(Limits { total: 1, on_node: 1, on_repository: 1 });
+    queue.arrive(reservation("place", "n1", &["a", "b"]));
+    queue.start();
+    queue.arrive(candidate("other", "hourly", "n2", "s"));
+    queue.arrive(of_pods("b-1", "n2", &["b"]));
+    queue.arrive(of_pods("a-1", "n1", &["a"]));
+    queue.start();
+    assert!(queue.is_running(&id("b-1")) && !queue.is_running(&id("other")), "{queue:?}");
+    assert!(!queue.is_running(&id("a-1")), "movers count towards the limits: {queue:?}");
+    queue.leave(&id("b-1"));
+    queue.start();
+    assert!(queue.is_running(&id("a-1")), "{queue:?}");
+}
+
+#[test]
+fn pods_with_places_on_two_nodes_do_not_wait_for_each_other() {
+    let mut queue = Queue::new(Limits { total: 2, on_node: 1, on_repository: 2 });
+    queue.arrive(reservation("place-1", "n1", &["a"]));
+    queue.arrive(reservation("place-2", "n2", &["b"]));
+    queue.start();
+    queue.arrive(of_pods("a-1", "n2", &["a"]));
+    queue.arrive(of_pods("b-1", "n1", &["b"]));
+    queue.start();
+    assert!(queue.is_running(&id("a-1")) && queue.is_running(&id("b-1")), "{queue:?}");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Arrive {
