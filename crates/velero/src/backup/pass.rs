@@ -31,10 +31,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use kube::Client;
+use kube::{Client, ResourceExt};
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, Results};
-use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
+use lifeboat_archive::{ArchiveSize, ArchiveWriter, BackupFiles, ObjectStore};
 use lifeboat_control::{Clock, locked};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::velero::backup::phase::Counts;
@@ -142,7 +142,7 @@ pub(super) struct Pass {
     pub(super) velero_compatible: bool,
     outage: Outage,
     store: Arc<dyn ObjectStore>,
-    files: lifeboat_archive::BackupFiles,
+    files: BackupFiles,
     pub(super) pods: native::PodsByNamespace,
     pub(super) csi: csi::Drivers,
     pub(super) made: Mutex<PassResults>,
@@ -195,8 +195,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     for message in left_out {
         input.report.error(&About::Server, &message, None);
     }
-    let name = input.backup.metadata.name.clone().unwrap_or_default();
-    let files = lifeboat_archive::BackupFiles::new(&name).map_err(PassFailure::Name)?;
+    let files = BackupFiles::new(&input.backup.name_any()).map_err(PassFailure::Name)?;
     let writer = ArchiveWriter::start(
         input.store.clone(),
         files.contents(),
