@@ -50,7 +50,8 @@ pub fn assert_restores(lifeboat: &dyn Fn() -> Program, server: &str, backup: &Va
 /// The objects as they are in another namespace: subjects of role bindings name it.
 fn renamed(mut objects: BTreeMap<String, Value>, from: &str, to: &str) -> BTreeMap<String, Value> {
     for object in objects.values_mut() {
-        for subject in object["subjects"].as_array_mut().into_iter().flatten() {
+        let subjects = object.get_mut("subjects").and_then(Value::as_array_mut);
+        for subject in subjects.into_iter().flatten() {
             if subject["namespace"] == from {
                 subject["namespace"] = to.into();
             }
