@@ -43,7 +43,7 @@ pub fn assert_restores(lifeboat: &dyn Fn() -> Program, server: &str, backup: &Va
         panic!("{restore}: {}\n{}", ended["status"], described.stdout);
     }
     for (from, to) in pairs {
-        assert_same_objects(&renamed(objects_of(from), from, to), &objects_of(to));
+        assert_same_objects(&renamed(objects_of(from), from, to), &without_source(objects_of(to)));
     }
 }
 
@@ -54,6 +54,23 @@ fn renamed(mut objects: BTreeMap<String, Value>, from: &str, to: &str) -> BTreeM
         for subject in subjects.into_iter().flatten() {
             if subject["namespace"] == from {
                 subject["namespace"] = to.into();
+            }
+        }
+    }
+    objects
+}
+
+/// The objects without the snapshots from which their claims were filled.
+fn without_source(mut objects: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for object in objects.values_mut().filter(|object| object["kind"] == "PersistentVolumeClaim") {
+        for field in ["dataSource", "dataSourceRef"] {
+            object["spec"].as_object_mut().unwrap().remove(field);
+        }
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.remove("velero.io/volume-snapshot-name");
+            if labels.is_empty() {
+                metadata.remove("labels");
             }
         }
     }
