@@ -329,7 +329,7 @@ async fn a_workload_that_cannot_carry_the_record_is_not_restored(
         is_record.then(|| failure(code, message))
     });
     let restore = Restore::new(&server, Some(Work::Done));
-    let failure = failure_of(carried_out(&server, &restore).await.unwrap());
+    let failure = failure_of(carried_out_within(&server, &restore, PACE * 3).await.unwrap());
     assert!(failure.contains(message) && failure.contains("kubectl replace --force"), "{failure}");
     assert_eq!((replicas(&server), restore.step()), (2, Step::Started));
     assert_eq!(*locked(&restore.data), Work::NotBegun, "nothing was written");
