@@ -4,11 +4,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use lifeboat_repository::restore::writing::identity_of;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::{Errno, Result as SystemResult};
 
 use super::directory::Directory;
-use super::file::identity;
 use crate::object::Part;
 use crate::repository::Repository;
 
@@ -23,7 +23,7 @@ impl Existing {
     pub(super) fn open(directory: &Arc<Directory>, name: &[u8]) -> SystemResult<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let handle = openat(&*directory.handle()?, name, flags, Mode::empty())?;
-        let (identity, _) = identity(&handle)?;
+        let (identity, _) = identity_of(&handle)?;
         Ok(Self { handle, identity })
     }
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lifeboat_repository::node::Node;
-use lifeboat_repository::restore::writing::{MetadataTarget, Stat, chmod_entry, write_all, write_sparse};
-use rustix::fs::{Mode, OFlags, fchmod, ftruncate, openat};
-use rustix::io::{Errno, Result as SystemResult};
+use lifeboat_repository::restore::writing::{
+    MetadataTarget, Stat, create, identity_of, open_again, open_existing, write_all, write_sparse,
+};
+use rustix::io::Result as SystemResult;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::directory::Directory;
@@ -152,12 +153,12 @@ impl File {
         }
         let directory = self.directory.handle()?;
         let handle = match (opened.identity, self.how) {
-            (Some(identity), _) => self.open_again(&directory, identity)?,
-            (None, How::Create) => self.create(&directory)?,
-            (None, How::Repair { identity, size }) => self.open_existing(&directory, identity, size)?,
+            (Some(identity), _) => open_again(&directory, &self.node, identity)?,
+            (None, How::Create) => create(&directory, &self.node, self.shared().options.sparse)?,
+            (None, How::Repair { identity, size }) => open_existing(&directory, &self.node, identity, size)?,
         };
         if opened.identity.is_none() {
-            opened.identity = Some(identity(&handle)?.0);
+            opened.identity = Some(identity_of(&handle)?.0);
         }
         let handle = Arc::new(handle);
         if self.left.load(Ordering::Relaxed) > 1 && self.shared().may_keep_file() {
@@ -165,46 +166,4 @@ impl File {
         }
         Ok(handle)
     }
-
-    fn create(&self, directory: &OwnedFd) -> SystemResult<OwnedFd> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = openat(directory, self.node.name.as_slice(), flags, Mode::RUSR | Mode::WUSR)?;
-        if self.shared().options.sparse && self.node.size > 0 {
-            ftruncate(&handle, self.node.size)?;
-        }
-        Ok(handle)
-    }
-
-    /// Opens the file that was opened before.
-    fn open_again(&self, directory: &OwnedFd, known: (u64, u64)) -> SystemResult<OwnedFd> {
-        // Non-blocking, in case it was replaced by a pipe.
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let handle = openat(directory, self.node.name.as_slice(), flags, Mode::empty())?;
-        if identity(&handle)?.0 == known { Ok(handle) } else { Err(Errno::STALE) }
-    }
-
-    fn open_existing(&self, directory: &OwnedFd, known: (u64, u64), size: u64) -> SystemResult<OwnedFd> {
-        let handle = match self.open_again(directory, known) {
-            Err(Errno::ACCESS) => {
-                chmod_entry(directory.as_fd(), &self.node.name, 0o600)?;
-                self.open_again(directory, known)?
-            }
-            other => other?,
-        };
-        let (_, mode) = identity(&handle)?;
-        if mode & 0o7000 != 0 {
-            // Incomplete content must not be executable with another user's privileges.
-            fchmod(&handle, Mode::from_raw_mode(mode & 0o777))?;
-        }
-        if size != self.node.size {
-            ftruncate(&handle, self.node.size)?;
-        }
-        Ok(handle)
-    }
-}
-
-/// Device and inode of a file, and its mode.
-pub(super) fn identity(handle: &OwnedFd) -> SystemResult<((u64, u64), u32)> {
-    let stat = Stat::of(handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    if stat.is_file() { Ok(((stat.device_id, stat.inode), stat.mode)) } else { Err(Errno::STALE) }
 }

@@ -1,6 +1,7 @@
 //! A file that is being written. Blobs arrive in any order and from several threads; the thread that writes the last
 //! one completes the file. A file of one blob is opened, written and completed at once.
 
+pub(super) mod open;
 pub(super) mod write;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,20 +9,18 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fallocate, fchmod, ftruncate,
-    openat, utimensat,
-};
+use rustix::fs::{AtFlags, FallocateFlags, Timespec, Timestamps, UTIME_NOW, fallocate, utimensat};
 use rustix::io::{Errno, Result as SystemResult};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::directory::DirRef;
 use super::links::Fate;
-use super::metadata::{self, MetadataTarget, chmod_entry};
+use super::metadata::{self, MetadataTarget};
 use super::outcome::Action;
 use super::shared::Shared;
 use crate::node::Node;
 use crate::source::stat::Stat;
+use open::{create, identity_of, open_again, open_existing};
 use write::{fill_with_zeros, write_all, write_sparse};
 
 /// How a file gets its content.
@@ -261,9 +260,9 @@ impl File {
         }
         let directory = self.directory.handle()?;
         let handle = match (opened.identity, self.how) {
-            (Some(identity), _) => self.open_again(&directory, identity)?,
-            (None, How::Create) => self.create(&directory)?,
-            (None, How::Repair { identity, size }) => self.open_existing(&directory, identity, size)?,
+            (Some(identity), _) => open_again(&directory, &self.node, identity)?,
+            (None, How::Create) => create(&directory, &self.node, self.shared().options.sparse)?,
+            (None, How::Repair { identity, size }) => open_existing(&directory, &self.node, identity, size)?,
         };
         if opened.identity.is_none() && self.left.load(Ordering::Relaxed) > 1 {
             opened.identity = Some(identity_of(&handle)?.0);
@@ -276,52 +275,4 @@ impl File {
         }
         Ok(handle)
     }
-
-    fn create(&self, directory: &OwnedFd) -> SystemResult<OwnedFd> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = openat(directory, self.node.name.as_slice(), flags, Mode::RUSR | Mode::WUSR)?;
-        if self.shared().options.sparse && self.node.size > 0 {
-            ftruncate(&handle, self.node.size)?;
-        }
-        Ok(handle)
-    }
-
-    /// Opens the file that `create` or `open_existing` opened before.
-    fn open_again(&self, directory: &OwnedFd, identity: (u64, u64)) -> SystemResult<OwnedFd> {
-        // Non-blocking, in case it was replaced by a pipe.
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let handle = openat(directory, self.node.name.as_slice(), flags, Mode::empty())?;
-        if identity_of(&handle)?.0 != identity {
-            return Err(Errno::STALE);
-        }
-        Ok(handle)
-    }
-
-    fn open_existing(&self, directory: &OwnedFd, identity: (u64, u64), size: u64) -> SystemResult<OwnedFd> {
-        let handle = match self.open_again(directory, identity) {
-            Err(Errno::ACCESS) => {
-                chmod_entry(directory.as_fd(), &self.node.name, 0o600)?;
-                self.open_again(directory, identity)?
-            }
-            other => other?,
-        };
-        let (_, mode) = identity_of(&handle)?;
-        if mode & 0o7000 != 0 {
-            // Incomplete content must not be executable with another user's privileges.
-            fchmod(&handle, Mode::from_raw_mode(mode & 0o777))?;
-        }
-        if size != self.node.size {
-            ftruncate(&handle, self.node.size)?;
-        }
-        Ok(handle)
-    }
-}
-
-/// Device and inode, and the mode.
-fn identity_of(handle: &OwnedFd) -> SystemResult<((u64, u64), u32)> {
-    let stat = Stat::of(handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    if !stat.is_file() {
-        return Err(Errno::STALE);
-    }
-    Ok(((stat.device_id, stat.inode), stat.mode))
 }
